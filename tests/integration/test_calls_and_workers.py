@@ -384,8 +384,8 @@ def test_a_call_beyond_those_at_once_is_refused_and_the_refusal_is_not_saved(
     one, other = limited(stage, CONFIRMS, CONFIRMS, at_once=1)
     id = placed(stage, one)
     dial(stage, stopped_clock, one.scope, id, 1)
-    found = place(stage, other, "k")
-    assert (found.status, found.code) == (409, "call_limit_reached")
+    response = place(stage, other, "k")
+    assert (response.status, response.code) == (409, "call_limit_reached")
     assert list(untidy(one.scope)) == []
     dial(stage, stopped_clock, one.scope, id)
     assert place(stage, other, "k").status == 201
@@ -422,8 +422,8 @@ def test_a_days_calls_are_limited_when_placed_and_when_dialed_until_the_next_day
     first, second = placed(stage, one), placed(stage, other)
     dial(stage, stopped_clock, one.scope, first)
     assert session_of(stage, first)["call_status"] == "completed"
-    found = place(stage, third, "k")
-    assert (found.status, found.code) == (409, "call_limit_reached")
+    response = place(stage, third, "k")
+    assert (response.status, response.code) == (409, "call_limit_reached")
     dial(stage, stopped_clock, one.scope, second)
     above = session_of(stage, second)
     assert (above["call_status"], above["ended_reason"], above["dialed_at"]) == ("failed", "blocked", None)
@@ -493,11 +493,11 @@ def unanswered(stage: Stage, time: Clock, thread: conversing.Thread) -> Iterator
     """What is wrong with the answer to the wish, once it was given."""
     yield from unkept(stage, thread)
     with conversing.meanwhile(time, lambda: None):
-        found = conversing.send(stage, thread, CALL_ME, "k")
-    if found.status != 201:
-        yield f"{found.status} {found.body[:90]!r}"
-    elif [action["type"] for action in found.json["reply"]["actions"]] != ["call_requested"]:
-        yield f"actions {found.json['reply']['actions']}"
+        response = conversing.send(stage, thread, CALL_ME, "k")
+    if response.status != 201:
+        yield f"{response.status} {response.body[:90]!r}"
+    elif [action["type"] for action in response.json["reply"]["actions"]] != ["call_requested"]:
+        yield f"actions {response.json['reply']['actions']}"
     for session in listed(stage, "/v1/sessions"):
         dial(stage, time, thread.scope, session["id"])
         stage.fan_out()

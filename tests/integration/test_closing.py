@@ -79,8 +79,8 @@ def assert_under_way(stage: Stage, path: str, waiting: Any) -> None:
 
 def retry(stage: Stage, path: str, id: str) -> str | None:
     """The error code of a manual retry, None if it is accepted."""
-    found = stage.call("POST", f"{path}/{id}/retry")
-    return None if found.status == 202 else found.code
+    response = stage.call("POST", f"{path}/{id}/retry")
+    return None if response.status == 202 else response.code
 
 
 def assert_canceled(delivery: Any, at: int, attempts: int) -> None:
@@ -360,9 +360,9 @@ def test_a_read_in_trouble_with_the_write_that_cancels_is_carried_through_or_una
         closed_at = clock.now()
         stopped_clock.forward(1)
         with wire(Fault(CANCELLATION, disturbance, tries)) as line:
-            found = stage.call("GET", f"{path}/{waiting['id']}")
+            response = stage.call("GET", f"{path}/{waiting['id']}")
         assert line.calls[CANCELLATION].operation == "UpdateItem"
-        assert found.status == status, found.body
+        assert response.status == status, response.body
         end = read(stage, path, waiting["id"])
         assert_canceled(end, closed_at, attempts=0)
-        assert status == 503 or found.json == end
+        assert status == 503 or response.json == end

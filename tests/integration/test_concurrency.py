@@ -26,9 +26,9 @@ PHONE = "+15005550006"
 
 
 def create(stage: Stage, kind: str, **fields: Any) -> Any:
-    found = stage.call("POST", f"/v1/{kind}", fields)
-    assert found.status == 201, found.body
-    return found.json
+    response = stage.call("POST", f"/v1/{kind}", fields)
+    assert response.status == 201, response.body
+    return response.json
 
 
 def appointment_of(stage: Stage) -> Any:
@@ -36,10 +36,10 @@ def appointment_of(stage: Stage) -> Any:
 
 
 def listed(stage: Stage, path: str) -> list[Any]:
-    found = stage.call("GET", f"{path}{'&' if '?' in path else '?'}limit=100")
-    assert found.status == 200, found.body
-    assert not found.json["has_more"]
-    data: list[Any] = found.json["data"]
+    response = stage.call("GET", f"{path}{'&' if '?' in path else '?'}limit=100")
+    assert response.status == 200, response.body
+    assert not response.json["has_more"]
+    data: list[Any] = response.json["data"]
     return data
 
 
@@ -245,8 +245,8 @@ def counted_by_another_host(project: Project, minute: int, **counts: int) -> Non
 
 def pinged(stage: Stage) -> tuple[str, str | None]:
     """What a ping gets, and when to come back."""
-    found = stage.call("GET", "/v1/ping")
-    return found.code if found.status >= 400 else str(found.status), found.headers.get("retry-after")
+    response = stage.call("GET", "/v1/ping")
+    return response.code if response.status >= 400 else str(response.status), response.headers.get("retry-after")
 
 
 @pytest.mark.parametrize("ahead", [2 * 60, DAY, 365 * DAY])
@@ -308,9 +308,9 @@ def test_the_next_minute_of_a_clock_slightly_ahead_is_counted_in(
     stopped_clock.now = (minute + 1) * 60 + 59.5
     counted_by_another_host(project, minute + 2, n=rate_limits.PER_MINUTE)
     for _ in range(2):
-        found = stage.call("GET", "/v1/ping")
-        assert (found.code, found.headers["retry-after"]) == ("rate_limit_exceeded", "61")
-        assert found.headers["ratelimit"] == '"minute";r=0;t=61'
+        response = stage.call("GET", "/v1/ping")
+        assert (response.code, response.headers["retry-after"]) == ("rate_limit_exceeded", "61")
+        assert response.headers["ratelimit"] == '"minute";r=0;t=61'
 
 
 def test_refused_requests_cost_no_further_writes(stage: Stage, stopped_clock: Clock) -> None:
@@ -458,9 +458,9 @@ def test_the_header_names_the_window_that_refuses(stage: Stage, project: Project
     counted_by_another_host(project, minute, n=rate_limits.PER_MINUTE - 1, s30=rate_limits.PER_SECOND - 1)
     assert pinged(stage) == ("200", None)
     for _ in range(2):
-        found = stage.call("GET", "/v1/ping")
-        assert found.headers["service-rate-limited-reason"] == "minute"
-        assert found.headers["ratelimit"] == f'"minute";r=0;t={found.headers["retry-after"]}'
+        response = stage.call("GET", "/v1/ping")
+        assert response.headers["service-rate-limited-reason"] == "minute"
+        assert response.headers["ratelimit"] == f'"minute";r=0;t={response.headers["retry-after"]}'
         stopped_clock.forward(5)
 
 

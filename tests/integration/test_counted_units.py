@@ -143,11 +143,11 @@ class Meter(Stage):
 
     def call(self, *given: Any, **options: Any) -> Answer:
         """A request that succeeds."""
-        found = super().call(*given, **options)
-        assert found.status < 300, found.body
+        response = super().call(*given, **options)
+        assert response.status < 300, response.body
         self.counts["requests"] += 1
-        self.counts["sent_out"] += len(found.body) + _headers(found.headers)
-        return found
+        self.counts["sent_out"] += len(response.body) + _headers(response.headers)
+        return response
 
     def work_off(self) -> None:
         """Let the workers have the wake-ups that there are and come, each at its time."""

@@ -320,8 +320,8 @@ def test_a_message_that_is_erased_while_its_request_waits_for_the_reply_is_404(
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
     body = {"external_conversation_id": "t", "content": "[[sim:timeout]]", "customer": {"id": whom.id}}
     with meanwhile(stopped_clock, lambda: None, lambda: erase(stopped_clock, whom), lambda: None):
-        found = stage.call("POST", "/v1/messages", body, headers=keyed(key))
-    assert (found.status, found.code) == (404, "resource_not_found"), found.body
+        response = stage.call("POST", "/v1/messages", body, headers=keyed(key))
+    assert (response.status, response.code) == (404, "resource_not_found"), response.body
     assert list(remains(whom)) == []
 
 
@@ -347,9 +347,9 @@ def test_a_retry_during_whose_turn_the_message_is_erased_is_404(stage: Stage, st
             return attempt.send()
 
         with wire(Fault(position, erased, tries=1)), meanwhile(stopped_clock, *[lambda: None] * 3):
-            found = send(stage, thread, "Hello", "k")
-        if (found.status, found.code) != (404, "resource_not_found") or list(remains(whom)):
-            problems.append(f"{position} {operation}: {found.status} {found.body[:90]!r} {list(remains(whom))}")
+            response = send(stage, thread, "Hello", "k")
+        if (response.status, response.code) != (404, "resource_not_found") or list(remains(whom)):
+            problems.append(f"{position} {operation}: {response.status} {response.body[:90]!r} {list(remains(whom))}")
     assert not problems, "\n".join(problems)
 
 

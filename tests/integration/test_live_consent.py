@@ -283,16 +283,16 @@ def test_a_phone_gets_one_request_a_day_and_two_a_week(stage: Stage, stopped_clo
     day: float
     for day, status in ((0, 202), (0.5, 409), (0.999, 409), (1, 202), (2, 409), (6.999, 409), (7, 202), (7.5, 409)):
         stopped_clock.now = start + day * DAY
-        found = place(stage, whom, "k" if status == 409 else f"day {day}", channel="whatsapp")
-        assert found.status == status, (day, found.body)
+        response = place(stage, whom, "k" if status == 409 else f"day {day}", channel="whatsapp")
+        assert response.status == status, (day, response.body)
         if status == 409:
-            assert found.code == "consent_request_limited"
+            assert response.code == "consent_request_limited"
             assert list(untidy(whom.scope)) == []
         else:
             remind(stage, whom.scope, ANYBODY)
             stopped_clock.forward(1)
             answered(stage, ANYBODY, False, stopped_clock.now)
-            assert ended(stage, found.json["session_id"]) == ("failed", "consent_declined")
+            assert ended(stage, response.json["session_id"]) == ("failed", "consent_declined")
     assert len(sent.asked) == 3
     # A refusal is not saved: with the week's window past, the same key asks.
     stopped_clock.now = start + 8 * DAY + 2
@@ -546,9 +546,9 @@ def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_
     sent = messenger()
     whom = callee(stage, ANYBODY, livemode=True)
     limits.set_limits(whom.scope.project_id, limits.Limits(prefixes=("+44",)))
-    found = place(stage, whom, channel="whatsapp")
-    assert (found.status, session_of(stage, found.json["session_id"])["consent"]) == (201, None)
+    response = place(stage, whom, channel="whatsapp")
+    assert (response.status, session_of(stage, response.json["session_id"])["consent"]) == (201, None)
     assert consents.find(whom.scope, ANYBODY).version == 0
-    dial(stage, stopped_clock, whom.scope, found.json["session_id"])
-    assert ended(stage, found.json["session_id"]) == ("failed", "destination_not_allowed")
+    dial(stage, stopped_clock, whom.scope, response.json["session_id"])
+    assert ended(stage, response.json["session_id"]) == ("failed", "destination_not_allowed")
     assert sent.asked == []

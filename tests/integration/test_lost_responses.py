@@ -107,8 +107,8 @@ def test_a_patch_takes_effect_once_and_does_not_overwrite_what_came_after_it(
     create, field, mine, theirs, event = CHANGES[what]
     path, values = create(stage), [theirs[n % 2] for n in range(later)]
     with response_lost(lambda: patched(stage, path, field, values)):
-        found = stage.call("PATCH", path, {field: mine}, headers=keyed(key))
-    assert (found.status, found.json[field]) == (200, mine)
+        response = stage.call("PATCH", path, {field: mine}, headers=keyed(key))
+    assert (response.status, response.json[field]) == (200, mine)
     assert seen(stage, path)[field] == values[-1]
     assert types(stage, path) == ([event.format(value) for value in (mine, *values)] if event else [])
 
@@ -123,8 +123,8 @@ def test_a_patch_that_did_not_reach_the_table_is_applied_to_what_others_wrote(
     mine = theirs[later % 2]
     path, values = create(stage), [theirs[n % 2] for n in range(later)]
     with response_lost(lambda: patched(stage, path, field, values), sent=False):
-        found = stage.call("PATCH", path, {field: mine}, headers=keyed(key))
-    assert (found.status, found.json[field]) == (200, mine)
+        response = stage.call("PATCH", path, {field: mine}, headers=keyed(key))
+    assert (response.status, response.json[field]) == (200, mine)
     assert seen(stage, path)[field] == mine
     assert types(stage, path) == ([event.format(value) for value in (*values, mine)] if event else [])
 
@@ -134,8 +134,8 @@ def test_if_nobody_can_tell_whether_a_patch_took_effect_it_is_not_repeated(stage
     create, field, mine, theirs, event = CHANGES[what]
     path, values = create(stage), [theirs[n % 2] for n in range(table.WRITERS + 1)]
     with response_lost(lambda: patched(stage, path, field, values)):
-        found = stage.call("PATCH", path, {field: mine})
-    assert (found.code, found.headers["service-should-retry"]) == ("service_unavailable", "false")
+        response = stage.call("PATCH", path, {field: mine})
+    assert (response.code, response.headers["service-should-retry"]) == ("service_unavailable", "false")
     assert seen(stage, path)[field] == values[-1]
     assert types(stage, path) == ([event.format(value) for value in (mine, *values)] if event else [])
 
@@ -145,8 +145,8 @@ def test_a_patch_before_a_deletion_is_not_said_to_have_failed_because_of_it(stag
     create, field, mine, _, event = CHANGES[what]
     path = create(stage)
     with response_lost(lambda: stage.call("DELETE", path)):
-        found = stage.call("PATCH", path, {field: mine})
-    assert (found.code, found.headers["service-should-retry"]) == ("service_unavailable", "false")
+        response = stage.call("PATCH", path, {field: mine})
+    assert (response.code, response.headers["service-should-retry"]) == ("service_unavailable", "false")
     assert seen(stage, path)["deleted_at"] is not None
     assert event is not None
     assert types(stage, path)[:-1] == [event.format(mine)]
@@ -170,8 +170,8 @@ def test_rows_of_the_previous_release_are_written_once(stage: Stage, project: Pr
 
     # Such a writer is not stored, so nobody can tell whose version it is.
     with response_lost(write_as_the_previous_release, sent=False):
-        found = stage.call("PATCH", path, {field: mine})
-    assert (found.code, found.headers["service-should-retry"]) == ("service_unavailable", "false")
+        response = stage.call("PATCH", path, {field: mine})
+    assert (response.code, response.headers["service-should-retry"]) == ("service_unavailable", "false")
     assert stage.call("PATCH", path, {field: mine}).status == 200
 
 
@@ -184,11 +184,11 @@ def test_a_deletion_takes_effect_once(stage: Stage, what: str) -> None:
         others.extend([stage.call("DELETE", path).status, stage.call("PATCH", path, {field: mine}).status])
 
     with response_lost(others_come_late):
-        found = stage.call("DELETE", path)
-    assert found.status == 200
+        response = stage.call("DELETE", path)
+    assert response.status == 200
     assert others == ([404, 404] if what == "endpoint" else [200, 409])
     if event is not None:
-        assert stage.call("DELETE", path).body == found.body
+        assert stage.call("DELETE", path).body == response.body
         assert types(stage, path) == ["customer.deleted" if what == "customer" else "appointment.cancelled"]
 
 
@@ -198,8 +198,8 @@ def test_a_creation_takes_effect_once_and_does_not_undo_what_came_after_it(stage
         patched(stage, f"/v1/customers/{new['id']}", "name", ["Theirs"])
 
     with response_lost(rename):
-        found = stage.call("POST", "/v1/customers", {"phone": PHONE, "name": "Mine"})
-    assert (found.status, found.json["name"]) == (201, "Mine")
+        response = stage.call("POST", "/v1/customers", {"phone": PHONE, "name": "Mine"})
+    assert (response.status, response.json["name"]) == (201, "Mine")
     [only] = listed(stage, "/v1/customers")
     assert only["name"] == "Theirs"
 
@@ -213,8 +213,8 @@ def test_the_end_of_a_conversation_takes_effect_once(stage: Stage, thread: str |
         assert stage.call("POST", "/v1/conversations", {"external_id": thread}).status == 201
 
     with response_lost(others_come_late):
-        found = stage.call("POST", f"{path}/end")
-    assert (found.status, found.json["status"]) == (200, "ended")
+        response = stage.call("POST", f"{path}/end")
+    assert (response.status, response.json["status"]) == (200, "ended")
     assert [each["status"] for each in listed(stage, "/v1/conversations")] == ["active", "ended"]
     if thread is not None:
         # The thread belongs to the new conversation.
@@ -229,9 +229,9 @@ def test_a_turn_changes_an_appointment_once(stage: Stage, stopped_clock: Clock) 
         meanwhile(stopped_clock, lambda: None),
         response_lost(lambda: stage.call("PATCH", thread.appointment, title), writes_before=1),
     ):
-        found = send(stage, thread, "yes")
-    assert found.status == 201, found.body
-    assert [action["type"] for action in found.json["reply"]["actions"]] == ["appointment_cancelled"]
+        response = send(stage, thread, "yes")
+    assert response.status == 201, response.body
+    assert [action["type"] for action in response.json["reply"]["actions"]] == ["appointment_cancelled"]
     assert sorted(types(stage, thread.appointment)) == ["appointment.cancelled", "appointment.updated"]
     assert [message["role"] for message in seen(stage, thread.messages)["data"]] == ["user", "assistant"] * 2
 
@@ -355,6 +355,6 @@ class InProgress(aws_client.Hook):
 def test_a_transaction_in_progress_may_take_effect(stage: Stage, stopped_clock: Clock, key: str | None) -> None:
     body = {"customer_id": customer(stage).rpartition("/")[2], "appointment_at": WHEN}
     with aws_client.hooked(InProgress()):
-        found = stage.call("POST", "/v1/appointments", body, headers=keyed(key))
-    assert (found.status, found.code) == (503, "service_unavailable")
-    assert found.headers["service-should-retry"] == ("true" if key else "false")
+        response = stage.call("POST", "/v1/appointments", body, headers=keyed(key))
+    assert (response.status, response.code) == (503, "service_unavailable")
+    assert response.headers["service-should-retry"] == ("true" if key else "false")

@@ -59,9 +59,9 @@ def made(stage: Stage, kind: str) -> dict[str, Any]:
         "appointments": lambda: {"customer_id": made(stage, "customers")["id"], "appointment_at": WHEN},
         "webhook_endpoints": lambda: {"url": "https://example.com/hook"},
     }
-    found = stage.call("POST", f"/v1/{kind}", bodies[kind]())
-    assert found.status == 201, found.body
-    result: dict[str, Any] = found.json
+    response = stage.call("POST", f"/v1/{kind}", bodies[kind]())
+    assert response.status == 201, response.body
+    result: dict[str, Any] = response.json
     return result
 
 
@@ -70,8 +70,8 @@ def cost(
 ) -> list[str]:
     """The DynamoDB calls that the request takes."""
     with wire() as line:
-        found = stage.call(method, path, body, headers={"Idempotency-Key": key} if key else None)
-    assert found.status == status, found.body
+        response = stage.call(method, path, body, headers={"Idempotency-Key": key} if key else None)
+    assert response.status == status, response.body
     return line.operations("dynamodb")
 
 
@@ -261,10 +261,10 @@ PAGES = {
 def page(stage: Stage, kind: str, query: str) -> tuple[int, float, list[str]]:
     """How many rows a page has, what it consumes, and its calls."""
     with wire() as line:
-        found = stage.call("GET", f"/v1/{kind}?limit=20&{quote(query, safe='=&%')}")
-    assert found.status == 200, found.body
+        response = stage.call("GET", f"/v1/{kind}?limit=20&{quote(query, safe='=&%')}")
+    assert response.status == 200, response.body
     key_check = 1
-    return len(found.json["data"]), line.capacity, line.operations()[key_check:]
+    return len(response.json["data"]), line.capacity, line.operations()[key_check:]
 
 
 @pytest.mark.parametrize("kind", PAGES)
@@ -395,14 +395,14 @@ def pages_of(stage: Stage, path: str) -> Iterator[tuple[Answer, Wire]]:
     cursor = ""
     for _ in range(500):
         with wire() as line:
-            found = stage.call("GET", path + cursor)
-        assert found.status == 200, found.body
-        yield found, line
-        if not found.json["has_more"]:
-            assert found.json["next_cursor"] is None
+            response = stage.call("GET", path + cursor)
+        assert response.status == 200, response.body
+        yield response, line
+        if not response.json["has_more"]:
+            assert response.json["next_cursor"] is None
             return
-        last = found.json["data"][-1]["id"]
-        assert "appointment_at" in path or found.json["next_cursor"] == last
+        last = response.json["data"][-1]["id"]
+        assert "appointment_at" in path or response.json["next_cursor"] == last
         cursor = f"&starting_after={last}"
     raise AssertionError("the list has no end")
 
@@ -458,8 +458,8 @@ def test_a_list_loses_nothing_behind_many_deleted_rows_and_does_not_read_them(
             assert [len(page["data"]) for page in pages] == ([3, 1] if limit == 3 else [4])
         # The id of a deleted row still stands where it stood.
         with wire() as line:
-            found = stage.call("GET", f"/v1/{kind}?starting_after={ids[deleted // 2 + 1]}{order}")
-        assert [item["id"] for item in found.json["data"]] == visible[2::-1]
+            response = stage.call("GET", f"/v1/{kind}?starting_after={ids[deleted // 2 + 1]}{order}")
+        assert [item["id"] for item in response.json["data"]] == visible[2::-1]
         assert line.capacity <= 10
 
 
@@ -526,9 +526,9 @@ def test_a_day_in_the_life_of_a_project_takes_no_right_that_a_function_lacks(
     """Every kind of request and worker once; `tests/support/privileges.py` holds what they ask against their roles."""
 
     def api(method: str, path: str, body: Any = None, key: str | None = None) -> Any:
-        found = stage.call(method, path, body, headers={"Idempotency-Key": key} if key else None)
-        assert found.status < 300, found.body
-        return found.json
+        response = stage.call(method, path, body, headers={"Idempotency-Key": key} if key else None)
+        assert response.status < 300, response.body
+        return response.json
 
     with Receiver(answer(500), answer(410), answer(200)) as receiver:
         api("GET", "/v1/ping")

@@ -177,11 +177,11 @@ def test_a_look_for_the_reply_in_trouble_is_followed_by_another_and_the_reply_is
 
         # The request waits for the turn of a worker that died, which another takes over.
         with wire() as line, meanwhile(stopped_clock, lambda: None, disturbed, over):
-            found = send(stage, thread, "Hello", "k")
+            response = send(stage, thread, "Hello", "k")
         assert line.disturbed, trouble.name
-        assert found.status == 201, (trouble.name, found.body)
+        assert response.status == 201, (trouble.name, response.body)
         stopped_clock.forward(1)
         again = send(stage, thread, "Hello", "k")
         assert again.status == 201
-        assert again.body == found.body
+        assert again.body == response.body
         assert len(seen(stage, thread.messages)["data"]) == 2

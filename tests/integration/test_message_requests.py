@@ -71,8 +71,8 @@ def test_a_message_by_thread_takes_a_call_more_if_the_thread_has_a_conversation(
     body = {"external_conversation_id": "t", "content": "Hello"}
     for count, reads in enumerate((["GetItem"], ["GetItem", "GetItem"])):
         with wire() as line, meanwhile(stopped_clock):
-            found = stage.call("POST", "/v1/messages", body, headers=keyed(key and f"{key}{count}"))
-        assert found.status == 201
+            response = stage.call("POST", "/v1/messages", body, headers=keyed(key and f"{key}{count}"))
+        assert response.status == 201
         assert line.operations("dynamodb") == [AUTHENTICATED, *reads, STORED, *FOR_NOBODY, *ANSWERED]
         assert line.operations("sqs") == ["SendMessageBatch"]
 
@@ -223,9 +223,9 @@ def test_the_key_of_a_running_turn_waits_for_it_again_and_a_504_is_never_saved(
         assert again.json["error"]["request_id"] == again.headers["service-request-id"]
     assert [each["id"] for each in seen(stage, thread.messages)["data"]] == [message]
     # A request that has time takes the turn.
-    found = send(stage, thread, CONFIRM, "k")
-    assert (found.status, found.headers["idempotent-replayed"]) == (201, "true")
-    assert found.json["id"] == message
+    response = send(stage, thread, CONFIRM, "k")
+    assert (response.status, response.headers["idempotent-replayed"]) == (201, "true")
+    assert response.json["id"] == message
     assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
 
 
@@ -282,8 +282,8 @@ def test_a_messages_key_is_refused_to_any_other_request(stage: Stage, stopped_cl
         ("/v1/customers", {"phone": PHONE}),
     )
     for path, body in others:
-        found = Hurried(stage).call("POST", path, body, headers=keyed("k"))
-        assert (found.status, found.code) == (400, "idempotency_key_reused"), (path, found.body)
+        response = Hurried(stage).call("POST", path, body, headers=keyed("k"))
+        assert (response.status, response.code) == (400, "idempotency_key_reused"), (path, response.body)
     assert len(seen(stage, thread.messages)["data"]) == (1 if running else 2)
     assert seen(stage, f"/v1/conversations/{thread.id}")["status"] == "active"
 
@@ -367,10 +367,10 @@ def test_sixteen_messages_at_once_to_one_conversation_alternate_with_their_repli
     def chat(n: int) -> Answer:
         # Each tries a few times, as a client that is told to come back does.
         for _ in range(3):
-            found = send(stage, thread, f"Hello {n}")
-            if found.status == 201:
+            response = send(stage, thread, f"Hello {n}")
+            if response.status == 201:
                 break
-        return found
+        return response
 
     answers = while_working(stage, thread.scope, [partial(chat, n) for n in range(16)])
     alternating(stage, thread.id, answers)

@@ -69,6 +69,6 @@ def test_a_read_that_fails_is_the_error_of_the_request(stage: Stage, customer: s
             return proceed(call)
 
     with aws_client.hooked(Broken()):
-        found = stage.call("GET", customer)
-    assert (found.status, found.code) == (503, "service_unavailable")
+        response = stage.call("GET", customer)
+    assert (response.status, response.code) == (503, "service_unavailable")
     assert stage.call("GET", customer).status == 200

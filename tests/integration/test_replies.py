@@ -101,8 +101,8 @@ def test_the_wake_ups_for_the_end_of_the_lease_and_of_the_turn_are_sent_before_t
 def test_wake_ups_that_come_after_the_reply_do_nothing(stage: Stage, stopped_clock: Clock) -> None:
     thread = opened(stage)
     with wire() as line:
-        found = send(stage, thread, CONFIRM, "k")
-    assert found.status == 201
+        response = send(stage, thread, CONFIRM, "k")
+    assert response.status == 201
     wake_ups = delayed(line, stage)
     assert len(wake_ups) == 2
     for delay, record in wake_ups:
@@ -215,12 +215,12 @@ def test_a_message_whose_turn_is_in_trouble_with_any_call_has_one_reply_and_one_
             continue
         name, thread = f"{trouble.name} at {position} {call.operation}", wished(stage, stopped_clocks, wish)
         with wire(Fault(position, trouble.disturbance, trouble.tries)) as line:
-            found = send(stage, thread, wish.content, "k")
-        if found.status == 504:
+            response = send(stage, thread, wish.content, "k")
+        if response.status == 504:
             problems += [] if trouble.code else [f"{name}: 504"]
             by_wake_up(stage, stopped_clocks, thread, wish, line)
-        elif found.status != 201:
-            problems.append(f"{name}: {found.status} {found.body[:90]!r}")
+        elif response.status != 201:
+            problems.append(f"{name}: {response.status} {response.body[:90]!r}")
         problems += [f"{name}: {wrong}" for wrong in wrongs(stage, stopped_clocks, thread, wish)]
     assert not problems, "\n".join(problems)
 
@@ -247,9 +247,9 @@ def test_a_retry_in_trouble_with_any_call_of_its_turn_has_one_reply_and_one_effe
             continue
         name, thread = f"{trouble.name} at {position} {call.operation}", free_turn()
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
-            found = send(stage, thread, CONFIRM, "k")
-        if found.status not in (201, 504) or (found.status == 504 and trouble.code is None and kind == "passing"):
-            problems.append(f"{name}: {found.status} {found.body[:90]!r}")
+            response = send(stage, thread, CONFIRM, "k")
+        if response.status not in (201, 504) or (response.status == 504 and trouble.code is None and kind == "passing"):
+            problems.append(f"{name}: {response.status} {response.body[:90]!r}")
         stopped_clocks.forward(LEASE_END + 1)
         send(stage, thread, CONFIRM, "k")
         problems += [f"{name}: {wrong}" for wrong in wrongs(stage, stopped_clocks, thread, WISHES[0])]
@@ -299,8 +299,8 @@ def test_an_agent_is_cut_off_two_seconds_before_the_window_ends_and_the_worker_t
 ) -> None:
     thread, agent, start = live_thread(), slow(100, 3), stopped_clocks.now
     with wire() as line:
-        found = send(stage, thread, "Hello", "k")
-    assert (found.status, found.code, found.headers["service-should-retry"]) == (504, "agent_timeout", "true")
+        response = send(stage, thread, "Hello", "k")
+    assert (response.status, response.code, response.headers["service-should-retry"]) == (504, "agent_timeout", "true")
     assert stopped_clocks.now - start == pytest.approx(CUT, abs=0.1)
     assert agent.given == [pytest.approx(CUT, abs=0.1)]
     # The lease is released, and the worker woken, before the response.
@@ -388,11 +388,11 @@ def test_an_agent_that_fails_for_good_apologizes_in_the_same_request(
     monkeypatch.setenv("SIMULATE_LIVE", "0")
     use_agent(Broken())
     try:
-        found = send(stage, live_thread(), "Hello", "k")
+        response = send(stage, live_thread(), "Hello", "k")
     finally:
         use_agent(None)
-    assert (found.status, found.json["reply_status"]) == (201, "failed")
-    assert found.json["reply"]["actions"] == [{"type": "handoff", "reason": "agent_failed"}]
+    assert (response.status, response.json["reply_status"]) == (201, "failed")
+    assert response.json["reply"]["actions"] == [{"type": "handoff", "reason": "agent_failed"}]
 
 
 def test_the_model_knows_the_projects_name_if_the_business_has_none(
@@ -524,10 +524,10 @@ def sent_while(stage: Stage, thread: Thread, change: Callable[[], Any]) -> Any:
 
     pending: list[Any] = []
     with before_commit(at_the_commit):
-        found = send(stage, thread, CONFIRM, "k")
+        response = send(stage, thread, CONFIRM, "k")
     pending[0].__exit__(None, None, None)
-    assert found.status == 201, found.body
-    return found.json
+    assert response.status == 201, response.body
+    return response.json
 
 
 def test_a_request_may_end_the_conversation_or_place_a_call(stage: Stage, stopped_clock: Clock) -> None:

@@ -439,13 +439,13 @@ def test_a_test_event_reaches_its_endpoint_alone_whatever_its_filters_and_has_a_
         endpoint = made(stage, "webhook_endpoints", url=receiver.url, event_filters=["session.*"])
         made(stage, "webhook_endpoints", url=other.url)
         with wire() as line:
-            found = stage.call("POST", f"{endpoint}/test")
-        assert (found.status, found.json["trigger"]) == (202, "test")
+            response = stage.call("POST", f"{endpoint}/test")
+        assert (response.status, response.json["trigger"]) == (202, "test")
         assert timers(line) == [("retries", 0)]
         stage.fan_out()
-        wake_up(stage, found.json)
+        wake_up(stage, response.json)
         stopped_clock.forward(5)
-        wake_up(stage, found.json)
-        path = f"/v1/events/{found.json['event_id']}/deliveries"
+        wake_up(stage, response.json)
+        path = f"/v1/events/{response.json['event_id']}/deliveries"
         assert (only(stage, path)["status"], only(stage, path)["attempt_count"]) == ("succeeded", 2)
         assert other.requests == []

@@ -37,8 +37,8 @@ def send(stage: Stage, project: Project, thread: Any, key: str | None = None, co
 
 def stored(stage: Stage, project: Project) -> int:
     """How many conversations there are: each has one message."""
-    found = stage.call("GET", "/v1/conversations?limit=100", key=project.live_key)
-    return len(found.json["data"])
+    response = stage.call("GET", "/v1/conversations?limit=100", key=project.live_key)
+    return len(response.json["data"])
 
 
 def taken(project: Project) -> int:
@@ -47,11 +47,11 @@ def taken(project: Project) -> int:
     return sum(not table.is_expired(row) for row in rows)
 
 
-def assert_refused(found: Answer) -> None:
-    assert (found.status, found.code) == (429, "rate_limit_exceeded")
-    assert found.headers["service-rate-limited-reason"] == "messages"
-    assert found.headers["retry-after"] == "2"
-    assert found.headers["service-should-retry"] == "true"
+def assert_refused(response: Answer) -> None:
+    assert (response.status, response.code) == (429, "rate_limit_exceeded")
+    assert response.headers["service-rate-limited-reason"] == "messages"
+    assert response.headers["retry-after"] == "2"
+    assert response.headers["service-should-retry"] == "true"
 
 
 def test_beyond_its_share_a_project_is_refused_and_nothing_is_stored_while_others_and_test_mode_go_on(
@@ -71,12 +71,12 @@ def test_beyond_its_share_a_project_is_refused_and_nothing_is_stored_while_other
     # The end of one turn lets one message in, and the refused key was not saved.
     work(stage, woken(stage, Scope(project.id, True))[:1])
     with meanwhile(stopped_clock):
-        found = send(stage, project, "beyond", "new")
-    assert (found.status, "idempotent-replayed" in found.headers) == (201, False)
+        response = send(stage, project, "beyond", "new")
+    assert (response.status, "idempotent-replayed" in response.headers) == (201, False)
     assert taken(project) == SHARE - 1
     # Also of a message that was answered, while the share is used up again.
     assert send(Hurried(stage), project, "last").code == "agent_timeout"
-    assert send(stage, project, "beyond", "new").body == found.body
+    assert send(stage, project, "beyond", "new").body == response.body
 
 
 def test_a_live_message_takes_one_call_more_and_leaves_no_slot(

@@ -36,8 +36,8 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
 
 def create(stage: Stage) -> tuple[str, str]:
     """The ids of a new customer and of the request."""
-    found = stage.call("POST", "/v1/customers", {"phone": PHONE})
-    return found.json["id"], found.headers["service-request-id"]
+    response = stage.call("POST", "/v1/customers", {"phone": PHONE})
+    return response.json["id"], response.headers["service-request-id"]
 
 
 def test_a_request_is_named_by_its_event_and_by_every_attempt_of_its_deliveries(

@@ -162,10 +162,10 @@ def gave_up(stage: Stage, thread: Thread, key: str = "k") -> Any:
     assert message["reply_status"] == "failed"
     assert reply["content"].endswith(replies.APOLOGY)
     assert [action["type"] for action in reply["actions"]] == ["handoff"]
-    found = send(stage, thread, message["content"], key)
-    assert found.status == 201, found.body
+    response = send(stage, thread, message["content"], key)
+    assert response.status == 201, response.body
     conversation = seen(stage, f"/v1/conversations/{thread.id}")
-    assert found.json == message | {"reply": reply, "conversation": conversation}
+    assert response.json == message | {"reply": reply, "conversation": conversation}
     assert seen(stage, thread.appointment)["status"] == "pending"
     assert events_of(stage, thread) == ["appointment.created"]
     return reply

@@ -59,9 +59,9 @@ def place(stage: Stage, whom: Callee, key: str | None = None, **order: Any) -> A
 
 def placed(stage: Stage, whom: Callee, **order: Any) -> str:
     """The id of a call's session."""
-    found = place(stage, whom, **order)
-    assert found.status in (201, 202), found.body
-    return str(found.json["session_id"])
+    response = place(stage, whom, **order)
+    assert response.status in (201, 202), response.body
+    return str(response.json["session_id"])
 
 
 def session_of(stage: Stage, id: str) -> Any:

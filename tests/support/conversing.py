@@ -52,9 +52,9 @@ def send(stage: Stage, thread: Thread, content: str, key: str | None = None) -> 
 
 def asked(stage: Stage, thread: Thread, content: str, key: str | None = None) -> str:
     """Store a message that nobody has answered yet; its id."""
-    found = send(Hurried(stage), thread, content, key)
-    assert (found.status, found.code) == (504, "agent_timeout"), found.body
-    return str(found.json["error"]["message_id"])
+    response = send(Hurried(stage), thread, content, key)
+    assert (response.status, response.code) == (504, "agent_timeout"), response.body
+    return str(response.json["error"]["message_id"])
 
 
 def work(stage: Stage, records: Sequence[dict[str, Any]]) -> int:
@@ -126,9 +126,9 @@ def answered(stage: Stage, thread: Thread) -> None:
 def conversed(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:
     """The 201 of a message, whose request answers it without waiting."""
     with meanwhile(time):
-        found = send(stage, thread, content, key)
-    assert found.status == 201, found.body
-    return found.json
+        response = send(stage, thread, content, key)
+    assert response.status == 201, response.body
+    return response.json
 
 
 def events_of(stage: Stage, thread: Thread) -> list[str]:
@@ -168,11 +168,11 @@ def wrongs(stage: Stage, time: Clock, thread: Thread, wish: Wish) -> Iterator[st
         yield f"actions {reply['actions']}"
     # The key's message waits for nothing any more.
     with meanwhile(time, lambda: None):
-        found = send(stage, thread, wish.content, "k")
+        response = send(stage, thread, wish.content, "k")
     conversation = seen(stage, f"/v1/conversations/{thread.id}")
-    if (found.status, found.headers.get("idempotent-replayed")) != (201, "true"):
-        yield f"{found.status} {found.body[:90]!r}"
-    elif found.json != message | {"reply": reply, "conversation": conversation}:
+    if (response.status, response.headers.get("idempotent-replayed")) != (201, "true"):
+        yield f"{response.status} {response.body[:90]!r}"
+    elif response.json != message | {"reply": reply, "conversation": conversation}:
         yield "the 201 is not what the transcript shows"
     if (status := seen(stage, thread.appointment)["status"]) != wish.status:
         yield f"the appointment is {status}"

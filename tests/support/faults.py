@@ -101,17 +101,17 @@ def expected(trouble: Trouble, service: str, operation: str, request: Request) -
     return trouble.code
 
 
-def wrongs(found: Answer, request: Request, code: str | None, *, retry: str = "true") -> Iterator[str]:
+def wrongs(response: Answer, request: Request, code: str | None, *, retry: str = "true") -> Iterator[str]:
     """What is wrong with an answer; `retry` is what an error is to say of a repetition."""
     if code is None:
-        if found.status != request.status:
-            yield f"{found.status} {found.body[:90]!r}"
-    elif found.status < 400 or found.code != code:
-        yield f"{found.status} {found.body[:90]!r} instead of {code}"
+        if response.status != request.status:
+            yield f"{response.status} {response.body[:90]!r}"
+    elif response.status < 400 or response.code != code:
+        yield f"{response.status} {response.body[:90]!r} instead of {code}"
     else:
-        if found.headers["service-should-retry"] != retry:
-            yield f"whether to retry {code}: {found.headers['service-should-retry']}"
-        if code != "conflict" and int(found.headers.get("retry-after", "0")) < 1:
+        if response.headers["service-should-retry"] != retry:
+            yield f"whether to retry {code}: {response.headers['service-should-retry']}"
+        if code != "conflict" and int(response.headers.get("retry-after", "0")) < 1:
             yield f"{code} without Retry-After"
 
 

@@ -10,15 +10,15 @@ from tests.support.stage import Stage
 
 
 def created(stage: Stage, path: str, **fields: Any) -> Any:
-    found = stage.call("POST", path, fields)
-    assert found.status == 201, found.body
-    return found.json
+    response = stage.call("POST", path, fields)
+    assert response.status == 201, response.body
+    return response.json
 
 
 def seen(stage: Stage, path: str) -> Any:
-    found = stage.call("GET", path)
-    assert found.status == 200, found.body
-    return found.json
+    response = stage.call("GET", path)
+    assert response.status == 200, response.body
+    return response.json
 
 
 def listed(stage: Stage, path: str) -> list[Any]:

@@ -351,9 +351,9 @@ def test_what_customers_write_never_becomes_markup(stage: Stage, story: Story, o
             after = owner.get(f"{story.path}/{page}")
             assert {tag for tag, _ in after.page.tags} <= {*before, "br", "tr", "td", "span", "time", "code", "bdi"}
             assert " ".join(label.split()) in after.page.text
-    found = owner.get(f"{story.path}/find?q={_quoted(text[:64])}")
-    assert found.status in (200, 404)
-    assert [tag for tag, _ in found.page.tags].count("script") == 2
+    response = owner.get(f"{story.path}/find?q={_quoted(text[:64])}")
+    assert response.status in (200, 404)
+    assert [tag for tag, _ in response.page.tags].count("script") == 2
 
 
 def test_nothing_of_a_resource_becomes_markup(stage: Stage, whole: Whole) -> None:
