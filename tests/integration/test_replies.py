@@ -61,6 +61,14 @@ def delayed(line: Wire, stage: Stage) -> list[tuple[int, dict[str, Any]]]:
     return [(entry.get("DelaySeconds", 0), sqs_record(entry["MessageBody"], arn)) for entry in entries]
 
 
+def free_turn(stage: Stage) -> Thread:
+    """A conversation whose first message has a turn that nobody has taken. Its wake-up is lost."""
+    thread = opened(stage)
+    asked(stage, thread, CONFIRM, "k")
+    stage.messages("turns")
+    return thread
+
+
 def wished(stage: Stage, time: Clock, wish: Wish) -> Thread:
     """A thread in a new project, in which the wish is the next message."""
     thread = opened(stage)
@@ -173,19 +181,13 @@ def test_a_message_whose_request_dies_at_any_point_has_one_reply_and_one_effect(
 def test_a_retry_that_dies_over_the_turn_leaves_it_to_the_wake_ups_that_it_sent(
     stage: Stage, stopped_clocks: Clock
 ) -> None:
-    def free_turn() -> Thread:
-        thread = opened(stage)
-        asked(stage, thread, CONFIRM, "k")
-        stage.messages("turns")
-        return thread
-
-    thread = free_turn()
+    thread = free_turn(stage)
     with wire() as line:
         assert send(stage, thread, CONFIRM, "k").status == 201
     claimed = line.operations().index("UpdateItem", 1)
     problems = []
     for before, after in deaths(line.operations()):
-        thread = free_turn()
+        thread = free_turn(stage)
         with wire(None, before, after) as line:
             die_over(stage, thread, CONFIRM)
         if line.of("SendMessageBatch") and (before != claimed + 1):
@@ -231,13 +233,7 @@ def test_a_retry_in_trouble_with_any_call_of_its_turn_has_one_reply_and_one_effe
 ) -> None:
     """The message is stored, so nothing that happens to the retry is worse than a 504."""
 
-    def free_turn() -> Thread:
-        thread = opened(stage)
-        asked(stage, thread, CONFIRM, "k")
-        stage.messages("turns")
-        return thread
-
-    thread = free_turn()
+    thread = free_turn(stage)
     with wire() as line:
         assert send(stage, thread, CONFIRM, "k").status == 201
     first_look = 3
@@ -245,7 +241,7 @@ def test_a_retry_in_trouble_with_any_call_of_its_turn_has_one_reply_and_one_effe
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(line.calls)):
         if position < first_look or not trouble.concerns(call.operation):
             continue
-        name, thread = f"{trouble.name} at {position} {call.operation}", free_turn()
+        name, thread = f"{trouble.name} at {position} {call.operation}", free_turn(stage)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
             response = send(stage, thread, CONFIRM, "k")
         if response.status not in (201, 504) or (response.status == 504 and trouble.code is None and kind == "passing"):

@@ -12,6 +12,7 @@ from infra.local.lambdas import Lambdas
 from infra.local.queues import Poller, failed_items, sqs_record
 from infra.local.sqs import Draft, Engine, Queue
 from infra.topology import Function, QueueSource
+from tests.support.clocks import Clock
 
 PATIENCE = 10
 FUNCTION = Function("worker", "")
@@ -53,21 +54,14 @@ class Calls:
             return [[record["body"] for record in event["Records"]] for event in self.events]
 
 
-class Clock:
-    now = 1_790_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_790_000_000)
 
 
 @pytest.fixture
 def engine(clock: Clock) -> Iterator[Engine]:
-    made = Engine(clock)
+    made = Engine(lambda: clock.now)
     yield made
     made.close()
 

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from infra.local import sqs_endpoint
 from infra.local.sqs import Engine
+from tests.support.clocks import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
@@ -21,23 +22,16 @@ if TYPE_CHECKING:
 FIFO: Any = {"FifoQueue": "true"}
 
 
-class Clock:
-    now = 1_790_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_790_000_000)
 
 
 @pytest.fixture
 def sqs(clock: Clock) -> Iterator[SQSClient]:
     client = boto3.client(
         "sqs",
-        endpoint_url=sqs_endpoint.serve(Engine(clock)),
+        endpoint_url=sqs_endpoint.serve(Engine(lambda: clock.now)),
         region_name="us-east-1",
         aws_access_key_id="x",
         aws_secret_access_key="x",
