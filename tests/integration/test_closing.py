@@ -11,7 +11,7 @@ from functions import deliver
 from shared.core import clock
 from shared.tasks import tasks
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, dies_over, disable, happen, only, wake_up
+from tests.support.delivering import PHONE, delete, disable, lose_worker, new_event, only, wake_up
 from tests.support.racing import at_once, just_before
 from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request
 from tests.support.resources import listed, made
@@ -117,7 +117,7 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_is_recorded(
 
     with Receiver(after(meanwhile, behaviour), answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         wake_up(stage, waiting)
         end = read(stage, path, waiting["id"])
@@ -151,11 +151,11 @@ def test_what_a_dead_worker_was_sending_stays_attempting_until_the_next_one_canc
     during_it, after_it = CLOSINGS[close]
     with Receiver(answer(500), answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         stopped_clock.forward(5)
         waiting = only(stage, path)
-        dies_over(stage, waiting)
+        lose_worker(stage, waiting)
         close(stage, endpoint)
         for seconds in (1, deliver.LEASE_MS / clock.SECOND + 1):
             stopped_clock.forward(seconds)
@@ -175,10 +175,10 @@ def test_a_delivery_of_a_closed_endpoint_is_canceled_however_many_workers_were_l
 ) -> None:
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         for _ in range(tasks.MAX_LOST_WORKERS):
-            dies_over(stage, waiting)
+            lose_worker(stage, waiting)
             stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
         close(stage, endpoint)
         assert_under_way(stage, path, waiting)
@@ -192,12 +192,12 @@ def test_a_read_that_found_it_waiting_does_not_show_as_canceled_what_a_worker_to
     stage: Stage, stopped_clock: Clock, close: Close
 ) -> None:
     def taken() -> None:
-        dies_over(stage, waiting)
+        lose_worker(stage, waiting)
         close(stage, endpoint)
 
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         with just_before("BatchGetItem", taken):
             assert only(stage, path) == waiting
@@ -218,7 +218,7 @@ def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
 
     with Receiver(answer(500)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         with just_before("BatchGetItem", attempted):
             seen = only(stage, path)
@@ -231,7 +231,7 @@ def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
 def test_what_was_shown_canceled_is_not_taken_by_a_worker(stage: Stage, stopped_clock: Clock, close: Close) -> None:
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         close(stage, endpoint)
         seen = only(stage, path)
@@ -254,9 +254,9 @@ def test_an_attempt_that_failed_ends_canceled_if_the_endpoint_is_closed_just_bef
     with Receiver(answer(status)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         # The endpoint is known to fail: a second failure changes nothing of it.
-        wake_up(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, new_event(stage)))
         enable(stage, endpoint)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         with just_before("TransactWriteItems", lambda: close(stage, endpoint)):
             wake_up(stage, waiting)
@@ -274,7 +274,7 @@ def test_an_attempt_that_ends_after_the_closing_is_not_completed_before_its_end(
 
     with Receiver(answer(500), after(closed_early, answer(500))) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         stopped_clock.forward(5)
         # That the endpoint fails is known by now, so that it is not looked at again after this attempt.
@@ -308,7 +308,7 @@ def test_a_410_from_a_url_that_was_just_replaced_leaves_the_endpoint_enabled(
 ) -> None:
     with Receiver(answer(410)) as former, Receiver(answer(200)) as present:
         endpoint = made(stage, "webhook_endpoints", url=former.url)
-        path = happen(stage)
+        path = new_event(stage)
         with just_before("TransactWriteItems", lambda: stage.call("PATCH", endpoint, {"url": present.url})):
             wake_up(stage, only(stage, path))
         assert only(stage, path)["status"] == "failed"
@@ -322,7 +322,7 @@ def test_a_worker_that_dies_while_it_cancels_leaves_it_to_the_next_one(
 ) -> None:
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         close(stage, endpoint)
         with wire(kill_after=CLAIM), pytest.raises(Killed):
@@ -354,7 +354,7 @@ def test_a_read_in_trouble_with_the_write_that_cancels_is_carried_through_or_una
     disturbance, tries, status = TROUBLES[trouble]
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         disable(stage, endpoint)
         closed_at = clock.now()

@@ -12,7 +12,7 @@ from shared.aws.connections import Reply
 from shared.core import threads
 from tests.support.clocks import Clock
 from tests.support.conversing import CONFIRM, opened, send
-from tests.support.delivering import happen
+from tests.support.delivering import new_event
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import listed, made
 from tests.support.stage import Answer, Stage
@@ -61,7 +61,7 @@ def event_of_a_test(stage: Stage) -> Callable[[], Answer]:
 def retry(stage: Stage) -> Callable[[], Answer]:
     with Receiver(answer(400)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         stage.deliver("deliveries")
     [delivery] = listed(stage, path)
     assert delivery["status"] == "failed"

@@ -14,7 +14,7 @@ from shared.tasks import tasks
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, conversed, opened
-from tests.support.delivering import dies_over, happen, mark, only, wake_up
+from tests.support.delivering import lose_worker, mark, new_event, only, wake_up
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import made
 from tests.support.stage import Stage
@@ -39,7 +39,7 @@ def test_an_attempt_is_late_by_what_passed_since_it_was_due(
 ) -> None:
     with Receiver(answer(500)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         stopped_clock.forward(3)
         wake_up(stage, only(stage, path), "deliveries")
         assert lateness(capsys) == [("first_attempts", 3000)]
@@ -51,7 +51,7 @@ def test_an_attempt_is_late_by_what_passed_since_it_was_due(
         assert lateness(capsys) == [("later_attempts", 2000)]
         # What failed is due again 30 s later; the worker that takes it dies.
         stopped_clock.forward(30)
-        dies_over(stage, only(stage, path))
+        lose_worker(stage, only(stage, path))
         stopped_clock.forward(deliver.LEASE_MS / clock.SECOND)
         wake_up(stage, only(stage, path))
         [(queue_class, late)] = lateness(capsys)
@@ -63,13 +63,13 @@ def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
 ) -> None:
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        first, second = happen(stage), happen(stage)
+        first, second = new_event(stage), new_event(stage)
         wake_up(stage, only(stage, first), "deliveries")
         mark(stage, endpoint, slow_until=clock.now())
         wake_up(stage, only(stage, second), "slow_deliveries")
         assert [queue_class for queue_class, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
         # A hanging one is late by hours. What counts is how long the wake-up of its attempt waits.
-        third = happen(stage)
+        third = new_event(stage)
         stopped_clock.forward(3_600)
         wake_up(stage, only(stage, third), "hanging_deliveries", clock.now() / 1000 - 7)
         assert lateness(capsys) == [("hanging_endpoints", 7_000)]
@@ -80,7 +80,7 @@ def test_a_line_is_a_metric_of_the_stage_and_of_no_project(
 ) -> None:
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        wake_up(stage, only(stage, happen(stage)), "deliveries")
+        wake_up(stage, only(stage, new_event(stage)), "deliveries")
     [line] = measured(capsys, metrics.DELIVERY_LATENESS)
     [described] = line.pop("_aws")["CloudWatchMetrics"]
     assert described == {
@@ -96,9 +96,9 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
 ) -> None:
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         for _ in range(tasks.MAX_LOST_WORKERS):
-            dies_over(stage, only(stage, path))
+            lose_worker(stage, only(stage, path))
             stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
         wake_up(stage, only(stage, path))
         assert only(stage, path)["error_code"] == "worker_lost"
@@ -168,6 +168,6 @@ def test_each_attempt_of_a_batch_has_a_line_of_its_own(
     with Receiver(answer(200)) as receiver:
         for _ in range(10):
             made(stage, "webhook_endpoints", url=receiver.url)
-        happen(stage)
+        new_event(stage)
         stage.invoke("deliver", {"Records": stage.messages("deliveries")})
         assert len(lateness(capsys)) == 10

@@ -12,7 +12,7 @@ from shared.webhooks import health
 from tests.support import logged
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE
-from tests.support.noticed import DISABLED, FAILING, RECOVERED, happen, notices
+from tests.support.noticed import DISABLED, FAILING, RECOVERED, deliver_event, notices
 from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import created, seen
 from tests.support.stage import Stage
@@ -32,20 +32,20 @@ def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: 
     obedient = Obedient(400)
     with Receiver(obedient) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         stopped_clock.forward(health.NOTICE_AFTER_S - 10)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert notices(lines) == []
         assert told(stage) == []
         stopped_clock.forward(10)
-        happen(stage, stopped_clock)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert notices(lines) == [FAILING]
         [(project, mode, endpoint)] = logged.ids(lines, FAILING, "project_id", "mode", "endpoint_id")
         assert (project, mode, endpoint) == (seen(stage, "/v1/ping")["project_id"], "test", id)
         obedient.behaviour = answer(200)
-        happen(stage, stopped_clock)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert notices(lines) == [FAILING, RECOVERED]
         subjects, texts = zip(*told(stage), strict=True)
         assert [subject.partition(":")[0] for subject in subjects] == [
@@ -62,9 +62,9 @@ def test_a_short_failure_is_not_announced(stage: Stage, stopped_clock: Clock) ->
     obedient = Obedient(400)
     with Receiver(obedient) as receiver, logged.lines() as lines:
         created(stage, "/v1/webhook_endpoints", url=receiver.url)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         obedient.behaviour = answer(200)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert notices(lines) == []
         assert told(stage) == []
 
@@ -74,7 +74,7 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
     with Receiver(obedient) as receiver, logged.lines() as lines:
         gone = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         stopped_clock.forward(health.NOTICE_AFTER_S)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert notices(lines) == [DISABLED]
         [(subject, _)] = told(stage)
         assert subject.startswith("Webhook endpoint disabled")
@@ -82,11 +82,11 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
         assert stage.call("DELETE", f"/v1/webhook_endpoints/{gone}").status == 200
         obedient.behaviour = answer(400)
         failing = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         stopped_clock.forward(health.FAILING_LIMIT_S / 2)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         stopped_clock.forward(clock.scaled(health.FAILING_LIMIT_S) / clock.SECOND / 2 + 1)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert seen(stage, f"/v1/webhook_endpoints/{failing}")["disabled_reason"] == "failing"
         assert notices(lines) == [DISABLED, FAILING, DISABLED]
 
@@ -97,7 +97,7 @@ def test_an_endpoint_that_is_disabled_soon_after_it_was_changed_is_in_the_log_al
     with Receiver(answer(410)) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         for _ in range(3):
-            happen(stage, stopped_clock)
+            deliver_event(stage, stopped_clock)
             assert stage.call("PATCH", f"/v1/webhook_endpoints/{id}", {"enabled": True}).status == 200
     assert notices(lines) == [DISABLED] * 3
     assert told(stage) == []
@@ -125,6 +125,6 @@ def test_an_endpoint_that_a_person_disables_is_not_announced(stage: Stage, stopp
     with Receiver(answer(200)) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url, enabled=True)["id"]
         assert stage.call("PATCH", f"/v1/webhook_endpoints/{id}", {"enabled": False}).status == 200
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert notices(lines) == []
         assert told(stage) == []

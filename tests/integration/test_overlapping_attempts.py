@@ -20,7 +20,7 @@ from tests.support import logged, privileges
 from tests.support.browsing import signed_in
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE
-from tests.support.noticed import DISABLED, FAILING, RECOVERED, happen, notices
+from tests.support.noticed import DISABLED, FAILING, RECOVERED, deliver_event, notices
 from tests.support.receivers import Exchange, Obedient, Receiver, answer
 from tests.support.resources import created, seen
 from tests.support.stage import Stage, sqs_record
@@ -48,7 +48,7 @@ def failing(stage: Stage, clock: Clock) -> Iterator[tuple[str, Obedient]]:
     obedient = Obedient(400)
     with Receiver(obedient) as receiver:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
-        happen(stage, clock)
+        deliver_event(stage, clock)
         clock.forward(health.NOTICE_AFTER_S + 1)
         yield id, obedient
 
@@ -98,7 +98,7 @@ def test_a_success_after_the_notice_is_announced(stage: Stage, stopped_clock: Cl
 
 def test_an_endpoint_that_was_disabled_has_not_recovered(stage: Stage, stopped_clock: Clock) -> None:
     with failing(stage, stopped_clock) as (id, obedient), logged.lines() as lines:
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         two_at_once(stage, obedient, id, 200, 410, lambda row: not json.loads(row["doc"])["enabled"])
         assert notices(lines) == [FAILING, DISABLED]
 
@@ -110,7 +110,7 @@ def test_an_endpoint_that_accepted_its_last_attempt_is_not_disabled(stage: Stage
         two_at_once(stage, obedient, id, 200, 400, lambda row: "failing_since" in row)
         stopped_clock.forward(health.FAILING_LIMIT_S + 1)
         obedient.behaviour = answer(400)
-        happen(stage, stopped_clock)
+        deliver_event(stage, stopped_clock)
         assert seen(stage, f"/v1/webhook_endpoints/{id}")["enabled"]
         assert notices(lines) == []
 

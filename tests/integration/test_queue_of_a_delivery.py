@@ -14,7 +14,7 @@ from shared.webhooks import health, queues
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, dies_over, happen, mark, only, wake_up
+from tests.support.delivering import PHONE, lose_worker, mark, new_event, only, wake_up
 from tests.support.receivers import Exchange, Receiver, answer
 from tests.support.resources import listed, made
 from tests.support.stage import Stage, queue_name
@@ -32,7 +32,7 @@ def sent(line: Wire) -> list[tuple[str, str]]:
 
 def wake_ups_of_an_event(stage: Stage) -> list[tuple[str, str]]:
     with wire() as line:
-        happen(stage)
+        new_event(stage)
     return sent(line)
 
 
@@ -45,7 +45,7 @@ def test_an_endpoint_that_is_behind_gets_more_message_groups_and_is_not_slow(
 ) -> None:
     with Receiver(answer(200)) as busy, Receiver(answer(200)) as quiet:
         endpoints = [made(stage, "webhook_endpoints", url=receiver.url) for receiver in (busy, quiet)]
-        path = happen(stage)
+        path = new_event(stage)
         stage.messages("deliveries")
         for delivery in listed(stage, path):
             late = 11 if delivery["url"] == busy.url else 0
@@ -68,8 +68,8 @@ def test_a_slow_endpoint_has_only_the_slow_queue_until_it_responds_quickly(stage
 
     with Receiver(slow, answer(200)) as receiver, Receiver(answer(200)) as quick:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url, event_filters=["customer.*"])
-        path = happen(stage)
-        waiting = only(stage, happen(stage))
+        path = new_event(stage)
+        waiting = only(stage, new_event(stage))
         stage.messages("deliveries")
         # The attempts before it were slow, too.
         mark(stage, endpoint, slow_attempts=health.SLOW_ATTEMPTS - 1)
@@ -116,7 +116,7 @@ def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_at_once_those_that_a_
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         mark(stage, endpoint, timeouts=HANGING_FROM, slow_until=clock.now() + health.SLOW_FOR_MS)
         with wire() as line:
-            paths = [happen(stage) for _ in range(3)]
+            paths = [new_event(stage) for _ in range(3)]
         assert sent(line) == [(queues.HANGING, id_of(endpoint))] * 3
         assert len({*dropped(line)}) == 1, "SQS keeps one of these wake-ups"
         assert not stage.messages("deliveries")
@@ -163,7 +163,7 @@ def test_a_delivery_that_is_put_off_shows_when_it_is_attempted(stage: Stage, sto
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         mark(stage, endpoint, timeouts=HANGING_FROM)
         # The wake-up of the first is the one of its interval, and that of the second is dropped.
-        _, path = happen(stage), happen(stage)
+        _, path = new_event(stage), new_event(stage)
         planned = next_attempt(stage, path)
         for _ in range(3):
             assert clock.now() + clock.MINUTE < planned
@@ -184,11 +184,11 @@ def test_a_delivery_that_is_put_off_shows_when_it_is_attempted(stage: Stage, sto
 def test_no_delivery_in_progress_shows_a_next_attempt_in_the_past(stage: Stage, stopped_clock: Clock) -> None:
     endpoint = made(stage, "webhook_endpoints", url="http://127.0.0.1:9/")
     # One is attempted, two wait for it in their message group, and the last one finds out whether the endpoint hangs.
-    paths = [happen(stage) for _ in range(3)]
-    dies_over(stage, only(stage, paths[0]))
+    paths = [new_event(stage) for _ in range(3)]
+    lose_worker(stage, only(stage, paths[0]))
     mark(stage, endpoint, timeouts=HANGING_FROM)
-    paths.append(happen(stage))
-    dies_over(stage, only(stage, paths[-1]))
+    paths.append(new_event(stage))
+    lose_worker(stage, only(stage, paths[-1]))
     for seconds in (1, 13, 60):
         stopped_clock.forward(seconds)
         assert all(0 <= clock.now() - next_attempt(stage, path) <= 1_000 for path in paths)
@@ -222,7 +222,7 @@ def test_the_other_deliveries_of_a_batch_are_recorded_while_one_hangs(stage: Sta
     with Receiver(hanging) as hanging_one, Receiver(answer(200)) as quick, Receiver(answer(400)) as refusing:
         for receiver in (hanging_one, *[quick] * 6, *[refusing] * 3):
             made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         event_id = path.split("/")[-2]
         batch = stage.messages("deliveries")
         assert len(batch) == 10

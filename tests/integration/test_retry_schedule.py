@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from shared.aws import services
 from shared.core import clock
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, disable, happen, only, wake_up
+from tests.support.delivering import PHONE, delete, disable, new_event, only, wake_up
 from tests.support.racing import just_before
 from tests.support.receivers import (
     Behaviour,
@@ -65,7 +65,7 @@ def test_a_delivery_that_ends_while_it_is_read_is_shown_with_its_end(stage: Stag
     """A 410 closes the endpoint; that must not look as if the delivery itself had been canceled by it."""
     with Receiver(answer(status)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         # The endpoints of the deliveries that were read before.
         with just_before("BatchGetItem", lambda: wake_up(stage, waiting)):
@@ -85,7 +85,7 @@ def test_an_attempt_has_the_time_at_which_it_was_signed_and_sent_however_late_it
 
     with Receiver(slow) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         stopped_clock.forward(1)
         sent_at = clock.now()
         wake_up(stage, only(stage, path))
@@ -101,7 +101,7 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
 ) -> None:
     with Receiver(answer(500, b"no")) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         for number in range(1, 10):
             with wire() as line:
                 wake_up(stage, only(stage, path))
@@ -150,7 +150,7 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
 def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         for wait in [0, *WAITS[:3]]:
             stopped_clock.forward(wait)
             wake_up(stage, only(stage, path))
@@ -166,7 +166,7 @@ def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage,
 def test_a_wake_up_within_a_second_of_its_time_waits_for_it(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500), answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         due = clock.parse(only(stage, path)["next_attempt_at"])
         stopped_clock.forward(4.3)
@@ -179,7 +179,7 @@ def test_a_wake_up_within_a_second_of_its_time_waits_for_it(stage: Stage, stoppe
 def test_the_wait_counts_from_the_end_of_a_late_attempt(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         stopped_clock.forward(100)
         wake_up(stage, only(stage, path))
@@ -210,7 +210,7 @@ def test_what_a_receiver_answers_decides_whether_it_is_asked_again(
     behaviour, status, error, code = OUTCOMES[outcome]
     with Receiver(behaviour) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         delivery = only(stage, path)
         assert (delivery["status"], delivery["error_code"], delivery["response_status_code"]) == (status, error, code)
@@ -228,7 +228,7 @@ def test_what_a_receiver_answers_decides_whether_it_is_asked_again(
 def test_a_refused_connection_is_tried_again(stage: Stage, stopped_clock: Clock) -> None:
     with refusing_url() as url:
         made(stage, "webhook_endpoints", url=url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
     delivery = only(stage, path)
     assert (delivery["status"], delivery["error_code"]) == ("attempting", "connection_refused")
@@ -238,20 +238,20 @@ def test_an_endpoint_that_failed_everything_for_five_days_is_disabled(stage: Sta
     with Receiver(answer(500)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         for _ in range(5):
-            path = happen(stage)
+            path = new_event(stage)
             wake_up(stage, only(stage, path))
             assert stage.call("GET", endpoint).json["enabled"]
             stopped_clock.forward(DAY - 1)
-        wake_up(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, new_event(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
         stopped_clock.forward(5)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         disabled = stage.call("GET", endpoint).json
         assert (disabled["enabled"], disabled["disabled_reason"]) == (False, "failing")
         assert clock.parse(disabled["disabled_at"]) == clock.now()
         assert only(stage, path)["status"] == "canceled"
-        later = only(stage, happen(stage))
+        later = only(stage, new_event(stage))
         assert (later["status"], later["error_code"]) == ("canceled", "endpoint_disabled")
 
 
@@ -259,26 +259,26 @@ def test_one_success_within_the_five_days_keeps_an_endpoint_enabled(stage: Stage
     obedient = Obedient(500)
     with Receiver(obedient) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        wake_up(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, new_event(stage)))
         stopped_clock.forward(4 * DAY)
         obedient.behaviour = answer(200)
-        wake_up(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, new_event(stage)))
         obedient.behaviour = answer(500)
         for _ in range(4):
             stopped_clock.forward(DAY)
-            wake_up(stage, only(stage, happen(stage)))
+            wake_up(stage, only(stage, new_event(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
 
 
 def test_enabling_an_endpoint_gives_it_five_new_days(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        wake_up(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, new_event(stage)))
         stopped_clock.forward(5 * DAY + 1)
-        wake_up(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, new_event(stage)))
         assert not stage.call("GET", endpoint).json["enabled"]
         stage.call("PATCH", endpoint, {"enabled": True})
-        wake_up(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, new_event(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
 
 
@@ -289,7 +289,7 @@ def test_closing_an_endpoint_cancels_what_waits_for_it_at_once_and_for_good(
 ) -> None:
     with Receiver(answer(500)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         waiting = only(stage, path)
         if attempted:
             wake_up(stage, waiting)
@@ -316,10 +316,10 @@ def test_what_was_canceled_stays_so_after_enabling_and_can_be_retried_by_hand(
 ) -> None:
     with Receiver(answer(500), answer(500), answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         disable(stage, endpoint)
         # Disabled and enabled before the worker came: canceled all the same.
-        while_disabled = happen(stage)
+        while_disabled = new_event(stage)
         stage.call("PATCH", endpoint, {"enabled": True})
         first = only(stage, path)
         wake_up(stage, first)
@@ -346,7 +346,7 @@ def test_what_was_canceled_stays_so_after_enabling_and_can_be_retried_by_hand(
 def test_a_manual_retry_of_a_closed_endpoint_is_refused(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(400)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         retry = f"{path}/{only(stage, path)['id']}/retry"
         disable(stage, endpoint)
@@ -360,7 +360,7 @@ def test_retries_go_to_the_present_url_with_the_present_secret_and_the_frozen_bo
 ) -> None:
     with Receiver(answer(500)) as former, Receiver(answer(200)) as present:
         endpoint = made(stage, "webhook_endpoints", url=former.url)
-        path = happen(stage)
+        path = new_event(stage)
         wake_up(stage, only(stage, path))
         [customer] = listed(stage, "/v1/customers")
         stage.call("PATCH", f"/v1/customers/{customer['id']}", {"name": "Changed"})

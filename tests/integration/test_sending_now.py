@@ -16,7 +16,7 @@ from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
-from tests.support.delivering import delete, disable, happen, mark, only, wake_up
+from tests.support.delivering import delete, disable, mark, new_event, only, wake_up
 from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import created
 from tests.support.stage import Stage
@@ -29,7 +29,7 @@ class Waiting:
         self.stage = stage
         self.scope = Scope(stage.project().id, False)
         self.endpoint = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
-        self.path = happen(stage)
+        self.path = new_event(stage)
         stage.deliver("deliveries")
         assert self.doc["attempt_count"] == 1
 
@@ -138,7 +138,7 @@ def test_a_delivery_that_is_put_off_before_its_first_attempt_is_listed_and_sent_
         if hangs_before_its_event:
             mark(stage, endpoint, timeouts=HANGING_FROM)
         stopped_clock.forward(1)
-        one.path = happen(stage)
+        one.path = new_event(stage)
         if not hangs_before_its_event:
             assert one.listed() == others, "its first attempt is due"
             mark(stage, endpoint, timeouts=HANGING_FROM)

@@ -19,8 +19,8 @@ from tests.support.stage import Stage, sqs_record
 PHONE = "+15005550006"
 
 
-def happen(stage: Stage) -> str:
-    """Something happens; the path of its event's deliveries."""
+def new_event(stage: Stage) -> str:
+    """Create a customer; the path of the deliveries of its event."""
     customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
     stage.fan_out()
     [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
@@ -28,7 +28,7 @@ def happen(stage: Stage) -> str:
 
 
 def fan_out_customers(stage: Stage, url: str, count: int) -> None:
-    """Create an endpoint and then so many customers, and fan out what happened."""
+    """Create an endpoint and then so many customers, and fan out their events."""
     made(stage, "webhook_endpoints", url=url)
     for _ in range(count):
         made(stage, "customers", phone=PHONE)
@@ -42,7 +42,7 @@ def only(stage: Stage, deliveries: str) -> Any:
 
 
 def wake_up(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None = None) -> None:
-    """The wake-up at a delivery comes out of a queue."""
+    """Give the worker the delivery's wake-up, from this queue."""
     project = stage.call("GET", "/v1/ping").json
     scope = Scope(project["project_id"], project["livemode"])
     message = {"pk": deliveries.partition(scope, delivery["event_id"]), "sk": delivery["id"]}
@@ -66,8 +66,8 @@ def mark(stage: Stage, endpoint: str, **marks: int) -> None:
         table.write([health.set_attributes(scope, endpoints.read(scope, [id])[id], **marks)], "test")
 
 
-def dies_over(stage: Stage, delivery: Any) -> None:
-    """A worker takes the delivery and is never heard of again."""
+def lose_worker(stage: Stage, delivery: Any) -> None:
+    """A worker claims the delivery, and dies."""
     project = stage.call("GET", "/v1/ping").json["project_id"]
     claimed = deliver.claim(deliveries.partition(Scope(project, False), delivery["event_id"]), delivery["id"])
     assert isinstance(claimed, deliver.ClaimedDelivery)

@@ -16,7 +16,7 @@ def notices(lines: list[logging.LogRecord]) -> list[str]:
     return [line.getMessage() for line in lines if line.getMessage() in (FAILING, RECOVERED, DISABLED)]
 
 
-def happen(stage: Stage, time: Clock) -> None:
+def deliver_event(stage: Stage, time: Clock) -> None:
     """An event is sent to the endpoint."""
     created(stage, "/v1/customers", phone=PHONE)
     stage.fan_out()

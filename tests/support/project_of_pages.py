@@ -7,7 +7,7 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import replays
 from tests.support.browsing import Whole, as_test
-from tests.support.delivering import happen
+from tests.support.delivering import new_event
 from tests.support.resources import created, listed
 from tests.support.stage import Stage
 
@@ -25,7 +25,7 @@ def replaying(whole: Whole) -> None:
 def retrying(stage: Stage, whole: Whole) -> None:
     """The story is about another delivery, whose first attempt has failed and which waits for the next one."""
     id = created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
-    found = listed(stage, happen(stage))
+    found = listed(stage, new_event(stage))
     stage.deliver("deliveries")
     [delivery] = [one for one in found if one["webhook_endpoint_id"] == id]
     whole.story.event = whole.ids["events"] = delivery["event_id"]

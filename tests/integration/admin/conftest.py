@@ -9,7 +9,7 @@ import pytest
 from shared.admin import members
 from tests.support import receivers
 from tests.support.browsing import STAFF, Story, Whole, as_test, keys_of
-from tests.support.delivering import happen
+from tests.support.delivering import new_event
 from tests.support.project_of_pages import WHEN
 from tests.support.resources import created
 from tests.support.stage import Stage
@@ -23,7 +23,7 @@ def story(stage: Stage) -> Iterator[Story]:
     # A 400 is not retried: the delivery has failed at once. Everything after it is taken.
     with receivers.Receiver(receivers.answer(400, b"<b>no</b>"), receivers.answer(200)) as receiver:
         assert stage.call("POST", "/v1/webhook_endpoints", {"url": receiver.url}).status == 201
-        path = happen(stage)
+        path = new_event(stage)
         stage.settle()
         [delivery] = stage.call("GET", path).json["data"]
         assert delivery["status"] == "failed"

@@ -17,7 +17,7 @@ from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support import receivers
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
-from tests.support.delivering import happen, mark
+from tests.support.delivering import mark, new_event
 from tests.support.project_of_pages import replaying, retrying
 from tests.support.resources import created, listed, seen
 from tests.support.stage import Stage
@@ -263,7 +263,7 @@ def test_what_waits_because_its_endpoint_hangs_is_said_listed_and_sent_at_once(
     with receivers.Receiver(receivers.Obedient(200)) as receiver:
         silent = created(stage, "/v1/webhook_endpoints", url=receiver.url, label="Silent")["id"]
         mark(stage, f"/v1/webhook_endpoints/{silent}", timeouts=HANGING_FROM)
-        [put_off] = [one for one in listed(stage, happen(stage)) if one["webhook_endpoint_id"] == silent]
+        [put_off] = [one for one in listed(stage, new_event(stage)) if one["webhook_endpoint_id"] == silent]
         page, event = f"{whole.story.path}/failed_deliveries", put_off["event_id"]
         shown = member.get(f"{page}?endpoint={silent}").page
         assert event in shown.text
