@@ -35,7 +35,7 @@ class Change(Generic[D]):
     doc: D
     writes: Sequence[table.Write] = ()
     after_commit: Callable[[], None] | None = None
-    """Sends wake-ups or notices. `commit` calls it once the writes are committed."""
+    """Sends wake-ups or notices. `commit` calls it once the writes are committed, and raises what it raises."""
 
     def with_writes(self, *writes: table.Write) -> Change[D]:
         """The change with further writes in its transaction. Nothing changes if it has none of its own."""
