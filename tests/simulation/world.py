@@ -654,6 +654,8 @@ class World:
 class _Hook:
     """The hook of a host's AWS clients (`shared/aws/client.py`)."""
 
+    one_at_a_time = True
+
     def __init__(self, world: World, host: Host) -> None:
         self._world, self._host = world, host
 
