@@ -60,7 +60,7 @@ def _page(visit: InProject, wanted: dict[str, str]) -> requests.Page:
     return requests.page(
         visit.scope,
         lists.PAGE,
-        passes,
+        passes if wanted["status"] or wanted["key"] or wanted["route"] else None,
         0 if since is None else since,
         clock.now() + clock.MINUTE if until is None else until,
         visit.query.get("starting_after"),

@@ -21,7 +21,7 @@ PREFIX = "req_"
 KEPT_MS = clock.DAY
 """How long requests are kept (milliseconds)."""
 _MOST_READ = 1_000
-"""The requests that are read for one page."""
+"""The requests that are read for one page with a filter."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ def find(scope: Scope, id: str) -> LoggedRequest | None:
 def page(
     scope: Scope,
     limit: int,
-    passes: Callable[[LoggedRequest], bool],
+    passes: Callable[[LoggedRequest], bool] | None,
     since: int,
     until: int,
     starting_after: str | None = None,
 ) -> Page:
-    """The requests between two instants (milliseconds; `until` is exclusive) that pass, newest first.
+    """The requests between two instants (milliseconds; `until` is exclusive) that pass (None: all), newest first.
 
     A `starting_after` that is not the id of a request counts as absent. A page may be short, because few of the
     requests that were read pass; it has a cursor then.
@@ -87,12 +87,13 @@ def page(
     most = ids.before(PREFIX, ids.first_of(PREFIX, until))
     if starting_after and ids.is_id(PREFIX, starting_after):
         most = min(most, ids.before(PREFIX, starting_after))
-    pages = table.query(_pk(scope), at_least=least, at_most=most, limit=_MOST_READ + 1)
-    read = [_of_row(row) for row in itertools.islice(itertools.chain.from_iterable(pages), _MOST_READ + 1)]
-    found = [one for one in read[:_MOST_READ] if passes(one)]
+    most_read = _MOST_READ if passes else limit
+    pages = table.query(_pk(scope), at_least=least, at_most=most, limit=most_read + 1)
+    read = [_of_row(row) for row in itertools.islice(itertools.chain.from_iterable(pages), most_read + 1)]
+    found = [one for one in read[:most_read] if passes is None or passes(one)]
     if len(found) > limit:
         return Page(found[:limit], found[limit - 1].id)
-    return Page(found, read[_MOST_READ - 1].id if len(read) > _MOST_READ else None)
+    return Page(found, read[most_read - 1].id if len(read) > most_read else None)
 
 
 def _parse(line: str) -> dict[str, Any] | None:

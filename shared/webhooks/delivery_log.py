@@ -16,7 +16,7 @@ from shared.webhooks.failures import Page, entries_of
 _READ = 100
 """The deliveries that are read together."""
 _MOST_READ = 300
-"""The deliveries that are read for one page."""
+"""The deliveries that are read for one page with a filter by status or type."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,13 @@ def page(scope: Scope, endpoint_id: str, limit: int, wanted: Filter, starting_af
     least, most = ids.first_of(prefix, wanted.since), ids.before(prefix, ids.first_of(prefix, wanted.until))
     if starting_after and ids.is_id(prefix, starting_after):
         most = min(most, ids.before(prefix, starting_after))
-    entries = entries_of(partition, _MOST_READ + 1, least, most, index="f2")
+    most_read = _MOST_READ if wanted.status or wanted.type else limit
+    entries = entries_of(partition, most_read + 1, least, most, index="f2")
     found: list[Delivery] = []
-    for start in range(0, min(len(entries), _MOST_READ), _READ):
-        part = entries[start : min(start + _READ, _MOST_READ)]
+    for start in range(0, min(len(entries), most_read), _READ):
+        part = entries[start : min(start + _READ, most_read)]
         rows = cast("list[DeliveryRow]", table.rows_of(part))
         found += filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows)))
         if len(found) > limit:
             return Page(found[:limit], found[limit - 1]["id"])
-    return Page(found[:limit], entries[_MOST_READ - 1]["sk"] if len(entries) > _MOST_READ else None)
+    return Page(found[:limit], entries[most_read - 1]["sk"] if len(entries) > most_read else None)
