@@ -13,6 +13,7 @@ import http.client
 import http.server
 import itertools
 import json
+import signal
 import statistics
 import sys
 import threading
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from infra.local.database import HEAP_MB
@@ -352,6 +353,14 @@ def loaded(seconds: float) -> Iterator[Soak]:
     """A soak of a new runner, which ends with the context."""
     with quick_folder() as folder:
         runner = LocalRunner(folder, 1)
+
+        def end(*_: object) -> NoReturn:
+            # The clients, for which the main thread waits, then fail.
+            runner.close()
+            raise KeyboardInterrupt
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
         try:
             runner.start()
             ready = runner.ready()
