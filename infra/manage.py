@@ -11,6 +11,8 @@
     conversations resume PROJECT CONVERSATION --mode test|live     gives a handed-off conversation back to the agent
     customers erase PROJECT CUSTOMER --mode test|live     removes a person for good, with all its data
     customers erase --from-ledger     after a restore, erases again everyone in the ledger
+    search fill PROJECT --mode test|live     makes search rows for customers and appointments that have none
+    search empty PROJECT --mode test|live    deletes all search rows, once the stage has them no more
     opt-outs apply          after a restore, opts out again every phone in the ledger, or lifts it again
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
     members add PROJECT EMAIL [--role viewer|member|owner] | members list PROJECT
@@ -521,6 +523,17 @@ def _apply_opt_outs(stage: Stage, options: argparse.Namespace) -> None:
         print(f"phones left out: {number}, because project {project} is not in the table, or older than opt-outs")
 
 
+def _renew_search_rows(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.appointments.resource import APPOINTMENTS
+    from shared.customers.resource import CUSTOMERS
+    from shared.resources import search
+
+    os.environ["SEARCH"] = options.search
+    scope = _scope(options)
+    renewed = sum(search.renew_all(scope, collection) for collection in (CUSTOMERS, APPOINTMENTS))
+    _say(options, {"object": "search_rows", "changed": renewed}, f"changed {renewed} customers and appointments")
+
+
 def _scope(options: argparse.Namespace) -> Scope:
     from shared.store.keys import Scope
 
@@ -701,6 +714,15 @@ def _parser() -> argparse.ArgumentParser:
     erase.add_argument("--mode", choices=("test", "live"), help="required with a customer")
     erase.add_argument("--from-ledger", action="store_true", help="erase again everyone in the ledger")
     erase.set_defaults(command=_erase_customer)
+
+    search = groups.add_parser("search", help="make or delete the rows by which people are found").add_subparsers(
+        required=True
+    )
+    for name, value in (("fill", "on"), ("empty", "off")):
+        renew = search.add_parser(name)
+        renew.add_argument("project", type=int)
+        renew.add_argument("--mode", choices=("test", "live"), required=True)
+        renew.set_defaults(command=_renew_search_rows, search=value)
 
     opted_out = groups.add_parser("opt-outs", help="apply the ledger's opt-outs of phones").add_subparsers(
         required=True

@@ -408,6 +408,7 @@ class ServiceStack(Stack):
             erasures=self.erasures.bucket_name,
             due_shards=self.stage.due_shards,
             turns_per_project=self.stage.turns_per_project,
+            search=self.stage.search,
             model=self.stage.model,
             carrier=self.stage.carrier,
             messenger=self.stage.messenger,

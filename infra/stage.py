@@ -202,6 +202,7 @@ class Stage(_Settings):
     - `messages_per_second`, `messages_burst`: limits of each of the routes that receive messages.
     - `turns_per_project`: live messages of one project that may be under way at once, at most half of the reserved
       concurrency of `messages`.
+    - `search`: finds people and appointments by the beginning of words, and by the end of phones.
     - `reserved_concurrency`: by function.
     - `warm_throughput`: by `table` and the names of its indexes.
     - `due_shards`: the number of partitions of the index `by_due`, each of which accepts 1,000 writes per second.
@@ -244,6 +245,7 @@ class Stage(_Settings):
     messages_per_second: int = Field(gt=limits.REQUESTS_PER_SECOND)
     messages_burst: int = Field(gt=limits.REQUESTS_PER_SECOND)
     turns_per_project: int = Field(default=topology.TURNS_PER_PROJECT, ge=1, le=1_000)
+    search: bool = True
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
     canary: bool = False

@@ -135,6 +135,7 @@ class Deployment:
     - `queues`: a queue's URL by its name. `machines`: a state machine's ARN by its name.
     - `signing_key`: the id or ARN of the key. `recordings`, `failed_batches`, `erasures`: names of buckets.
     - `due_shards`: partitions of the index `by_due`. `turns_per_project`: live messages of one project at once.
+    - `search`: whether there are search rows (`shared/resources/search.py`).
     - `model`: the id of a Bedrock model or inference profile.
     - `carrier`, `messenger`: the settings of Amazon Connect and WhatsApp. `sign_in`: those of the stage's own OpenID
       Connect provider.
@@ -151,6 +152,7 @@ class Deployment:
     erasures: str
     due_shards: int = DUE_SHARDS
     turns_per_project: int = TURNS_PER_PROJECT
+    search: bool = True
     model: str | None = None
     carrier: Mapping[str, str] = field(default_factory=dict)
     messenger: Mapping[str, str] = field(default_factory=dict)
@@ -249,6 +251,7 @@ class Function:
         found = {
             "TABLE_NAME": deployment.table,
             "DUE_SHARDS": str(deployment.due_shards),
+            "SEARCH": "on" if deployment.search else "off",
             "SERVICE_NAME": self.name,
             # pydantic would read the metadata of every package in search of plug-ins.
             "PYDANTIC_DISABLE_PLUGINS": "__all__",

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import forms, lists, names, times, today
-from functions.admin.find import customers
+from functions.admin.find import SHOWN, customers
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.agent_settings import hours
@@ -40,8 +40,6 @@ NOTICES = {
 }
 _TEXTS = ("timezone", "title", "location", "notes", "external_id")
 _FORM = ("at", "duration_minutes", *_TEXTS, "metadata")
-MOST_CUSTOMERS = 20
-"""The customers with the same phone that the page of a new appointment offers."""
 _EXAMINED = 100
 """The appointments of the day before a new time, and until its end, that it is compared with."""
 _LONGEST_MS = clock.DAY
@@ -85,11 +83,11 @@ class Warned(ApiError):
 def choose_customer(visit: InProject) -> Response:
     """Find the customer of a new appointment, and go to its form with the chosen time."""
     text, at = visit.query.get("customer", "").strip()[:255], visit.query.get("at", "")
-    found = customers(visit, text, MOST_CUSTOMERS) if text else []
-    if len(found) == 1:
+    found, has_more = customers(visit, text, SHOWN) if text else ([], False)
+    if len(found) == 1 and not has_more:
         query = urllib.parse.urlencode({"at": at})
         return visit.redirect(visit.path("customers", found[0]["id"], f"new_appointment?{query}"))
-    return visit.render("appointment_new.html", 200, section=SECTION, found=found, text=text, at=at)
+    return visit.render("appointment_new.html", 200, section=SECTION, found=found, has_more=has_more, text=text, at=at)
 
 
 def ask_to_create(visit: InProject) -> Response:

@@ -1,18 +1,18 @@
-"""The find box: from an id, a phone number, an e-mail address or an external id to its page."""
+"""The find box: from an id, or from what somebody knows of a customer or an appointment, to its page."""
 
 from __future__ import annotations
 
 import re
-import urllib.parse
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
-from functions.admin import words
+from functions.admin import names, words
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
-from shared.appointments.resource import APPOINTMENTS
+from shared.appointments.resource import APPOINTMENTS, Appointment
 from shared.calls.sessions import SESSIONS
 from shared.conversations import resource as conversations
 from shared.conversations.resource import CONVERSATIONS, MESSAGES
@@ -20,7 +20,7 @@ from shared.core import ids
 from shared.core.errors import Code
 from shared.customers.resource import CUSTOMERS, Customer
 from shared.projects import api_keys, requests
-from shared.resources import fields, pages, queries
+from shared.resources import fields, pages, queries, search
 from shared.resources.collections import Collection
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES
@@ -36,17 +36,68 @@ _SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (
     (EVENTS, "events"),
 )
 _REQUEST = "No request with this id is stored: only those of the last day are, on stages with the setting request_log."
+SHOWN = 20
+"""The customers, and the appointments, that are listed."""
 _LONGEST = 255
 _LIKE_A_PHONE = re.compile(r"[+(]?[0-9][0-9 ()/.-]{4,}")
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a text finds: customers and appointments, the best first, and whether there may be more."""
+
+    customers: list[Customer]
+    appointments: list[Appointment]
+    has_more: bool
+
+
 def find(visit: InProject) -> Response:
-    """Go to what the text names, or say what can be found."""
+    """Go to what the text names, or list what it finds, or say what can be found.
+
+    htmx asks for what has been typed so far. It only gets the list.
+    """
     text = visit.query.get("q", "").strip()[:_LONGEST]
-    path = _path(visit, text) if text else None
+    path = _path(visit, text) if text and not visit.is_fragment else None
     if path is not None:
         return visit.redirect(path)
-    return visit.render("not_found.html", 404 if text else 200, section="", text=text, advice=_advice(text))
+    found = _found(visit, text) if text else Found([], [], False)
+    named = names.of(visit, (one["customer_id"] for one in found.appointments))
+    if visit.is_fragment:
+        return visit.render("_found.html", text=text, found=found, named=named)
+    paths = [visit.path(f"{one['object']}s", one["id"]) for one in (*found.customers, *found.appointments)]
+    if len(paths) == 1 and not found.has_more:
+        return visit.redirect(paths[0])
+    return visit.render(
+        "find.html",
+        404 if text and not paths else 200,
+        section="",
+        text=text,
+        found=found,
+        named=named,
+        advice=_advice(text),
+        by_words=search.is_on(),
+    )
+
+
+def _found(visit: InProject, text: str) -> Found:
+    people, more_people = customers(visit, text, SHOWN)
+    ids, more_appointments = search.by_words(visit.scope, APPOINTMENTS, text, newest_first=True)
+    read = names.of(visit, ids[:SHOWN])
+    appointments = [cast("Appointment", read[id]) for id in ids[:SHOWN] if id in read]
+    return Found(people, appointments, more_people or more_appointments or len(ids) > SHOWN)
+
+
+def customers(visit: InProject, text: str, most: int) -> tuple[list[Customer], bool]:
+    """The first customers whom a text finds, the best first, and whether there may be more.
+
+    It is an e-mail address, an external id, the end of a phone number, or the beginnings of words of the name.
+    """
+    found = {one["id"]: one for one in _exactly(visit, text, most)}
+    by_words, has_more = search.by_words(visit.scope, CUSTOMERS, text)
+    ids = [*dict.fromkeys((*search.by_digits(visit.scope, CUSTOMERS, text), *by_words))]
+    read = names.of(visit, ids[:most])
+    found |= {id: cast("Customer", read[id]) for id in ids[:most] if id in read and id not in found}
+    return [*found.values()][:most], has_more or len(found) > most or len(ids) > most
 
 
 def _advice(text: str) -> str | None:
@@ -78,18 +129,10 @@ def _path(visit: InProject, text: str) -> str | None:
         return visit.path(f"requests?id={text}") if requests.find(visit.scope, text) else None
     if ids.is_id(api_keys.PREFIX, text):
         return visit.path(f"api_keys#{text}") if _is_key(visit, text) else None
-    return _customers(visit, text)
+    return None
 
 
-def _customers(visit: InProject, text: str) -> str | None:
-    """The page of the only customer with this phone, e-mail address or external id, or the list of several."""
-    found = customers(visit, text, 2)
-    if len(found) == 1:
-        return visit.path("customers", found[0]["id"])
-    return visit.path(f"customers?{urllib.parse.urlencode(_filter(text))}") if found else None
-
-
-def customers(visit: InProject, text: str, most: int) -> list[Customer]:
+def _exactly(visit: InProject, text: str, most: int) -> list[Customer]:
     """The customers with this phone, e-mail address or external id, newest first."""
     filters = _filter(text)
     if not filters:

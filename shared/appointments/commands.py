@@ -22,6 +22,7 @@ from shared.appointments.resource import (
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.customers import resource as customers
+from shared.resources import search
 from shared.resources.collections import apply_changes, apply_deletion, changes_of
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -34,7 +35,8 @@ def create(scope: Scope, body: AppointmentCreate) -> Change[Appointment]:
     """
     customer_exists = customers.must_exist(scope, body.customer_id, "customer_id")
     appointment = new(scope, body)
-    return Change(appointment, [customer_exists, APPOINTMENTS.insert(scope, appointment)])
+    attributes, rows = search.changes(scope, APPOINTMENTS, appointment)
+    return Change(appointment, [customer_exists, APPOINTMENTS.insert(scope, appointment, **attributes), *rows])
 
 
 def new(scope: Scope, body: AppointmentCreate) -> Appointment:
@@ -74,8 +76,10 @@ def sample(scope: Scope) -> Appointment:
 def update(scope: Scope, record: AppointmentRecord, patch: AppointmentPatch) -> Change[Appointment]:
     """Apply a merge patch to an appointment as it was read. Raises what `apply` raises."""
     appointment = apply(record.doc, patch)
-    writes = [] if appointment is record.doc else [APPOINTMENTS.replace(scope, record, appointment)]
-    return Change(appointment, writes)
+    if appointment is record.doc:
+        return Change(appointment)
+    attributes, rows = search.changes(scope, APPOINTMENTS, appointment, record)
+    return Change(appointment, [APPOINTMENTS.replace(scope, record, appointment, attributes), *rows])
 
 
 def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
@@ -83,7 +87,8 @@ def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
     appointment = apply_deletion(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})
-    return Change(appointment, APPOINTMENTS.move_to_deleted(scope, record, appointment))
+    _, rows = search.changes(scope, APPOINTMENTS, appointment, record)
+    return Change(appointment, [*APPOINTMENTS.move_to_deleted(scope, record, appointment), *rows])
 
 
 def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment:

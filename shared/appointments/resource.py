@@ -126,6 +126,7 @@ APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
     },
     repeatable=frozenset({"status"}),
     time_field="appointment_at",
+    searched="title",
     keeps_deleted=True,
 )
 AppointmentRecord = Record[Appointment, AppointmentRow]

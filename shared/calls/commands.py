@@ -162,19 +162,23 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> Sequence[tabl
     return endings.end_queued(scope, active, endings.CUSTOMER_DELETED, frees_customer=False).writes
 
 
-def stop(scope: Scope, customer: CustomerRecord, doc: Customer) -> Change[Customer]:
+def stop(
+    scope: Scope, customer: CustomerRecord, doc: Customer, attributes: Mapping[str, str | None] | None = None
+) -> Change[Customer]:
     """Make `doc` a customer's document, and end its call that waits or rings. A call that is spoken is told to end.
 
-    The writes fail if a call of the customer has started or ended since.
+    It also sets these attributes of the customer's row. The writes fail if a call of the customer has started or ended
+    since.
     """
     id = customer.row.get("active_session")
-    update = CUSTOMERS.replace(scope, customer, doc)
+    update = CUSTOMERS.replace(scope, customer, doc, attributes)
     if id is None:
         condition = f"{update.condition} AND attribute_not_exists(active_session)"
         return Change(doc, [replace(update, condition=condition)])
     active = SESSIONS.find(scope, id)
     update = replace(
-        CUSTOMERS.replace(scope, customer, doc, {"active_session": None} if sessions.waits(active) else None),
+        update,
+        set={**update.set, **({"active_session": None} if sessions.waits(active) else {})},
         condition=f"{update.condition} AND active_session = :active",
         values={**update.values, ":active": id},
     )

@@ -11,7 +11,7 @@ import dataclasses
 from shared.core.errors import ApiError, Code
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
-from shared.resources import fields
+from shared.resources import fields, search
 from shared.resources.collections import apply_changes, apply_deletion, changes_of
 from shared.store import table
 from shared.store.commit import Change
@@ -43,7 +43,8 @@ def insert(
         "metadata": metadata or {},
         "deleted_at": None,
     }
-    return Change(customer, [CUSTOMERS.insert(scope, customer)])
+    attributes, rows = search.changes(scope, CUSTOMERS, customer)
+    return Change(customer, [CUSTOMERS.insert(scope, customer, **attributes), *rows])
 
 
 def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change[Customer]:
@@ -59,11 +60,13 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
     customer = apply_changes(record.doc, changes)
     if customer is record.doc:
         return Change(customer)
+    attributes, rows = search.changes(scope, CUSTOMERS, customer, record)
     if customer["do_not_call"] and not record.doc["do_not_call"]:
         from shared.calls import commands as calls
 
-        return calls.stop(scope, record, customer)
-    return Change(customer, [CUSTOMERS.replace(scope, record, customer)])
+        change = calls.stop(scope, record, customer, attributes)
+        return dataclasses.replace(change, writes=[*change.writes, *rows])
+    return Change(customer, [CUSTOMERS.replace(scope, record, customer, attributes), *rows])
 
 
 def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
@@ -100,4 +103,5 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
     values = dict(removal.values) | ({} if active is None else {":active": active})
     removal = dataclasses.replace(removal, condition=f"{removal.condition} AND {unchanged}", values=values)
-    return Change(customer, [removal, insertion, *calls.of_deleted_customer(scope, record)])
+    _, rows = search.changes(scope, CUSTOMERS, customer, record)
+    return Change(customer, [removal, insertion, *calls.of_deleted_customer(scope, record), *rows])

@@ -57,6 +57,7 @@ CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
         "email": filters.Exact("email"),
     },
     added={"do_not_call": False},
+    searched="name",
     keeps_deleted=True,
 )
 CustomerRecord = Record[Customer, CustomerRow]

@@ -33,7 +33,7 @@ from shared.customers.resource import CUSTOMERS
 from shared.erasure import batches
 from shared.erasure.batches import StoredBatch
 from shared.projects import usage
-from shared.resources import pages
+from shared.resources import pages, search
 from shared.resources.collections import Collection
 from shared.resources.queries import Query
 from shared.store import commit, table
@@ -196,10 +196,18 @@ def _remove(scope: Scope, customer_id: str, stored: StoredBatches) -> Iterator[s
 def _remove_appointment(scope: Scope, row: table.Row) -> Counter[str]:
     id = row["sk"]
     events = _erase_events(scope, id)
-    # In this order, because the API may move the row from the one key to the other meanwhile.
-    _delete(scope.pk(APPOINTMENTS.kind), id)
-    _delete(scope.pk(f"deleted_{APPOINTMENTS.kind}"), id)
+    commit.retry_on_conflict(functools.partial(_delete_appointment, scope, id))
     return +Counter({"appointments": 1, "events": events})
+
+
+def _delete_appointment(scope: Scope, id: str) -> None:
+    """Delete an appointment's row with its search rows. Raises ConditionFailed if it was changed meanwhile."""
+    # In this order, because the API may move the row from the one key to the other meanwhile.
+    for pk, sk in APPOINTMENTS.row_keys(scope, id):
+        row = table.get(pk, sk)
+        if row is not None:
+            delete = table.Delete(pk, sk, condition="v = :v", values={":v": row["v"]})
+            table.write([delete, *search.deletions(scope, APPOINTMENTS, row)], uuid.uuid4().hex)
 
 
 def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:

@@ -62,6 +62,8 @@ class ResourceRow(TypedDict):
     """The resource as JSON text."""
     v: int
     """The version, from 1. Every write that changes `doc` increases it by 1."""
+    found_by: NotRequired[str]
+    """What its search rows were made of (`shared/resources/search.py`). Absent if it has none."""
     cause: NotRequired[str]
     """The API request that caused the last write, as far as it is known."""
 
@@ -133,6 +135,8 @@ class Collection(Generic[D, R]):
     """Fields that rows of an earlier release do not have, with their values, or functions of the document."""
     expires: str | None = None
     """A field with a time, which is shown as null once that time has passed."""
+    searched: str = ""
+    """The field whose words it is found by (`shared/resources/search.py`); empty if there is none."""
     keeps_deleted: bool = False
     """Whether a deleted row moves to another partition: lists do not read it, but it can be retrieved by its id."""
 

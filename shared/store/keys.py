@@ -10,6 +10,8 @@ lists in creation order.
 | appointment                | `P#..#appointment`                     | `appt_...`       | f1-f4, t0-t4 |
 | deleted customer           | `P#..#deleted_customer`                | `cust_...`       | |
 | deleted appointment        | `P#..#deleted_appointment`             | `appt_...`       | f3 |
+| search row of a customer or an appointment | `P#..#{kind}#word#{hash of first letter}` | words`#`id | |
+| search row of a customer   | `P#..#customer#phone#{hash of last 3 digits}` | digits in reverse`#`id | |
 | session                    | `P#..#session`                         | `sess_...`       | f1-f4, due |
 | transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
 | consent of a phone         | `P#..#consent#{hash of phone}`         | `consent`        | due |

@@ -335,6 +335,7 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
         "live_today": site.path("", "live").rstrip("/"),
         "member": f"{site.service.base_url}{member}",
         "nothing": site.path("find?q=nothing"),
+        "found": site.path("find?q=img"),
         "missing": f"{base}/missing",
         "sign_in": f"{base}/sign-in",
     }

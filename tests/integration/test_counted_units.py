@@ -466,7 +466,8 @@ def test_retries_take_what_is_stated(meter: Meter) -> None:
     assert_states(costs.WORK["machine_retry"], counted[6], costs.RECEIVER_MS)
 
 
-def test_an_admin_page_takes_what_is_stated(meter: Meter) -> None:
+@pytest.mark.parametrize(("name", "page"), [("admin_page", "customers"), ("find", "find?q=lovelace+ad")])
+def test_an_admin_page_takes_what_is_stated(meter: Meter, name: str, page: str) -> None:
     project = meter.project("Blue Clinic")
     for _ in range(20):
         meter.call("POST", "/v1/customers", PERSON)
@@ -474,9 +475,9 @@ def test_an_admin_page_takes_what_is_stated(meter: Meter) -> None:
     # Another test's person could have more projects, whose rows would be read, too.
     cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
     with meter.counting():
-        path = f"/admin/projects/{project.id}/test/customers"
+        path = f"/admin/projects/{project.id}/test/{page}"
         meter.call("GET", path, key="", headers={"Cookie": cookie})
-    assert_states(costs.WORK["admin_page"], meter.work)
+    assert_states(costs.WORK[name], meter.work)
 
 
 def test_a_sweep_that_finds_nothing_takes_what_is_stated(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,6 +264,7 @@ def test_a_new_key_works_though_it_was_tried_before_it_existed(runner: Runner) -
         (("keys", "revoke", "1", "key_00000000000000000000000000"), "key_00000000000000000000000000"),
         (("keys", "create", "-1"), "-1"),
         (("calls", "show", "999999"), "999999"),
+        (("search", "fill", "999999", "--mode", "test"), "999999"),
         (("conversations", "resume", "1", "conv_x", "--mode", "live"), "conv_x"),
         (("conversations", "resume", "999999", "conv_x", "--mode", "live"), "999999"),
         (("customers", "erase", "1", "cust_x", "--mode", "test"), "cust_x in project 1, test mode"),
@@ -278,6 +279,16 @@ def test_what_does_not_exist_is_one_clear_line(runner: Runner, arguments: tuple[
         arguments = (*arguments[:2], "--", *arguments[2:])
 
     assert told in failed(runner.manage(*arguments))
+
+
+def test_search_rows_are_deleted_and_made_again(runner: Runner) -> None:
+    project = runner.new_project("Search")
+    _, plaintext = runner.new_key(project)
+    for name in ("Ada", "Bob"):
+        runner.post(plaintext, "/v1/customers", {"phone": "+15005550006", "name": name})
+    renew = (str(project), "--mode", "test")
+    for command, changed in (("fill", 0), ("empty", 2), ("empty", 0), ("fill", 2)):
+        assert f"changed {changed} customers" in runner.done("search", command, *renew)
 
 
 def test_a_project_needs_a_name(runner: Runner) -> None:

@@ -122,8 +122,15 @@ def test_deleting_takes_three_calls(stage: Stage, kind: str) -> None:
 
 def test_creating_a_customer_takes_two_calls_with_and_without_an_idempotency_key(stage: Stage) -> None:
     body = {"phone": PHONE}
-    assert cost(stage, "POST", "/v1/customers", body, status=201) == ["UpdateItem", "PutItem"]
-    assert cost(stage, "POST", "/v1/customers", body, status=201, key="k") == ["UpdateItem", "TransactWriteItems"]
+    for key in (None, "k"):
+        assert cost(stage, "POST", "/v1/customers", body, status=201, key=key) == ["UpdateItem", "TransactWriteItems"]
+
+
+def test_without_search_rows_creating_a_customer_takes_no_transaction(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH", "off")
+    assert cost(stage, "POST", "/v1/customers", {"phone": PHONE}, status=201) == ["UpdateItem", "PutItem"]
 
 
 def test_creating_an_appointment_takes_two_calls_with_and_without_an_idempotency_key(stage: Stage) -> None:

@@ -1,0 +1,56 @@
+"""The words by which people are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.appointments.resource import APPOINTMENTS
+from shared.customers.resource import CUSTOMERS
+from shared.resources import search
+from shared.store import table
+from shared.store.keys import Scope
+
+SCOPE = Scope(4_294_967_295, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Ada Lovelace", ["ada", "lovelace"]),
+        ("  MÜLLER-Lüdenscheid, Zoë ", ["muller", "ludenscheid", "zoe"]),
+        ("Mu\u0308ller", ["muller"]),
+        ("Weiß WEISS", ["weiss"]),
+        ("O'Brien O\u2019Neill", ["obrien", "oneill"]),
+        ("Łukasz Sørensen Đặng Ægir", ["lukasz", "sorensen", "dang", "aegir"]),
+        ("\uff26\uff55\uff4c\uff4c width", ["full", "width"]),
+        ("Γιώργος Παπαδόπουλος", ["γιωργοσ", "παπαδοπουλοσ"]),
+        ("李明", ["李明"]),
+        ("अनिता", ["अनिता"]),
+        ("Check-up #2 (long)", ["check", "up", "2", "long"]),
+        ("a b c d e f g h i", [*"abcdefgh"]),
+        ("x" * 200, ["x" * search.LONGEST_WORD]),
+        ("\ud800 🙂 #+_", []),
+        ("", []),
+    ],
+)
+def test_words_are_compared_without_case_accents_and_apostrophes(text: str, found: list[str]) -> None:
+    assert search.words(text) == found
+
+
+@pytest.mark.parametrize("name", ["\ufdfa" * 200, "🙂" * 200, "\U0001d504" * 200, " ".join(["ⷠ𐐀" * 10] * 10), "ﷺ " * 99])
+def test_keys_and_transactions_have_room_for_every_name(name: str) -> None:
+    doc = {"id": f"cust_{'0' * 26}", "name": name, "phone": "+123456789012345", "deleted_at": None}
+    _, writes = search.changes(SCOPE, CUSTOMERS, doc)
+    assert len(writes) <= search.MOST_WORDS + 1
+    for write in writes:
+        assert isinstance(write, table.Put)
+        assert len(write.row["sk"].encode()) <= 1024
+        assert write.row["pk"].startswith("P#4294967295#test#customer#")
+
+
+def test_a_change_writes_only_the_rows_that_differ() -> None:
+    before = {"id": f"appt_{'0' * 26}", "title": "Check up", "deleted_at": None}
+    attributes, writes = search.changes(SCOPE, APPOINTMENTS, before)
+    assert attributes == {"found_by": "check up"}
+    assert [type(write) for write in writes] == [table.Put, table.Put]
+    assert search.changes(SCOPE, APPOINTMENTS, {**before, "title": None})[1] == []
