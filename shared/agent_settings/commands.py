@@ -34,7 +34,7 @@ class Stored:
 
     @property
     def known(self) -> AgentSettings:
-        """The settings as the agent gets them: always with a name of the business."""
+        """The settings as the agent of messages and live calls gets them: always with a name of the business."""
         return {**self.settings, "business_name": self.business}
 
 

@@ -102,7 +102,7 @@ OUTCOMES: Mapping[int, Outcome] = {
     23: _CONFIRMS,
     25: _CONFIRMS,
 }
-"""By NN. Numbers 20 to 25 are about consent: once dialed, or called by phone, they act as 00."""
+"""By NN. Numbers 20 to 23 and 25 are about consent: once dialed, or called by phone, they act as 00."""
 
 CONSENTS: Mapping[int, ConsentBehaviour] = {
     20: ConsentBehaviour.ACCEPTS,
@@ -119,7 +119,7 @@ _NUMBER = re.compile(r"\+150055500(\d\d)|\+1\d{3}55501(\d\d)", re.ASCII)
 
 
 def number(phone: str) -> int:
-    """The NN of a phone number in E.164: the last two digits of a test number, 0 for any other number."""
+    """The NN of a phone number in E.164: the last two digits if they are in `OUTCOMES`, 0 for any other number."""
     match = _NUMBER.fullmatch(phone)
     digits = int(match[1] or match[2]) if match else 0
     return digits if digits in OUTCOMES else 0
