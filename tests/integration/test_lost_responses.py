@@ -76,13 +76,16 @@ def settings(stage: Stage) -> str:
 
 
 CHANGES: dict[str, tuple[Callable[[Stage], str], str, str, tuple[str, str], str | None]] = {
-    "customer": (customer, "name", "Mine", ("Theirs", "Theirs too"), "customer.updated"),
+    "customer": (customer, "email", "mine@example.com", ("theirs@example.com", "too@example.com"), "customer.updated"),
     "appointment": (appointment, "status", "confirmed", ("failed", "confirmed"), "appointment.{}"),
     "endpoint": (endpoint, "label", "Mine", ("Theirs", "Theirs too"), None),
     "agent_settings": (settings, "business_name", "Mine", ("Theirs", "Theirs too"), None),
     "first settings": (lambda _: "/v1/agent_settings", "business_name", "Mine", ("Theirs", "Theirs too"), None),
 }
-"""What is changed, a field, our value, the values of others in turn, and the type of the event of a change."""
+"""What is changed, a field, our value, the values of others in turn, and the type of the event of a change.
+
+Each change is a single write. That of a customer's name is a transaction with search rows, whose token tells a retry.
+"""
 
 
 def patched(stage: Stage, path: str, field: str, values: list[str]) -> None:

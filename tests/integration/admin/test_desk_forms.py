@@ -42,7 +42,10 @@ def test_customers_with_the_same_phone_are_offered(stage: Stage, whole: Whole, m
     for id, name in zip(people, ("Eve", "Bob"), strict=True):
         assert name in shown.page.text
         assert f"customers/{id}/new_appointment" in shown.text
-    assert "No customer has it" in member.get(f"{whole.story.path}/appointments/new?customer=nobody").page.text
+    assert (
+        "No customer has this name, phone"
+        in member.get(f"{whole.story.path}/appointments/new?customer=nobody").page.text
+    )
 
 
 @pytest.mark.parametrize(

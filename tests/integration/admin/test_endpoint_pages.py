@@ -112,11 +112,11 @@ def test_a_test_event_shows_its_result_as_it_happens(stage: Stage, whole: Whole,
     assert "test event is being sent" in waiting.text
     assert "made up for this test event" in waiting.text
     assert "its page" not in waiting.text, "the object does not exist"
-    assert "hx-get" in waiting.text
+    assert 'hx-trigger="every ' in waiting.text
     stage.deliver("retries")
     fragment = member.get(location.partition("?")[0] + "/deliveries", HX_Request="true")
     assert "Delivered" in fragment.text
-    assert "hx-get" not in fragment.text
+    assert 'hx-trigger="every ' not in fragment.text
 
 
 def test_a_rotated_secret_is_shown_once(stage: Stage, whole: Whole, member: Browser) -> None:
@@ -193,13 +193,13 @@ def test_all_failed_deliveries_are_replayed_with_progress(
     stopped_clock.forward(5)
     running = member.get(f"{page}/progress", HX_Request="true")
     assert "1 of 1 replayed" in running.page.text
-    assert "hx-get" in running.text, "the outcome is not counted yet"
+    assert 'hx-trigger="every ' in running.text, "the outcome is not counted yet"
     stage.nudge("replay", "replays", step)
     fragment = member.get(f"{page}/progress", HX_Request="true")
     assert "<html" not in fragment.text
     assert "1 accepted, 0 failed again" in fragment.page.text
     assert "running" not in fragment.page.text
-    assert "hx-get" not in fragment.text
+    assert 'hx-trigger="every ' not in fragment.text
     assert story.event not in fragment.text, "the list refreshes with the progress"
     assert "Replay all" not in fragment.text
     [since] = [attributes["href"] for tag, attributes in fragment.page.tags if tag == "a"]

@@ -255,7 +255,7 @@ def test_a_replay_sends_the_event_again_and_is_in_the_trail(stage: Stage, story:
     assert shown.location == f"{page}?notice=replayed"
     waiting = owner.get(shown.location)
     assert "being sent again" in waiting.text
-    assert "hx-get" in waiting.text, "the page looks again by itself"
+    assert 'hx-trigger="every ' in waiting.text, "the page looks again by itself"
 
     refused = owner.submit(page.replace(f"/events/{story.event}", "/api_keys"), path)
     assert refused.status == 409
@@ -266,7 +266,7 @@ def test_a_replay_sends_the_event_again_and_is_in_the_trail(stage: Stage, story:
     fragment = owner.get(f"{page}/deliveries", HX_Request="true")
     assert "Delivered" in fragment.text
     assert "<html" not in fragment.text
-    assert "hx-get" not in fragment.text, "nothing is in progress any more"
+    assert 'hx-trigger="every ' not in fragment.text, "nothing is in progress any more"
     (entry,) = trail(story.project.id)
     assert (entry.action, entry.target, entry.after["event"]) == ("delivery.replayed", story.delivery, story.event)
     assert entry.livemode is False

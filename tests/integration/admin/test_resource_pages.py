@@ -151,7 +151,7 @@ def test_a_call_is_placed_and_shown_with_transcript_and_recording(
     session = id_of(location)
     waiting = browser.get(location)
     assert "was placed" in waiting.text
-    assert "hx-get" in waiting.text
+    assert 'hx-trigger="every ' in waiting.text
     again = browser.submit(path, path, **sent)
     assert again.status == 409
     assert "call that is queued or in progress" in again.text
@@ -161,7 +161,7 @@ def test_a_call_is_placed_and_shown_with_transcript_and_recording(
     page = f"{story.path}/sessions/{session}"
     shown = browser.get(page)
     assert "Completed" in shown.text
-    assert "hx-get" not in shown.text
+    assert 'hx-trigger="every ' not in shown.text
     policy = shown.headers["content-security-policy"][0]
     assert re.search(r"; media-src 'self' https?://[^/; ]+$", policy)
     played = browser.get(f"{page}/recording")

@@ -86,7 +86,7 @@ def test_the_page_of_the_queue_asks_for_what_is_new(
 ) -> None:
     handed_off(stage, whole)
     shown = member.get(f"{whole.story.path}/waiting")
-    [again] = [attributes["hx-get"] for _, attributes in shown.page.tags if "hx-get" in attributes]
+    [again] = [attributes["hx-get"] for _, attributes in shown.page.tags if attributes.get("id") == "waiting"]
     assert again is not None
     again = again.removeprefix("/dev")
     assert member.get(again, HX_Request="true").status == 204, "nothing is new"
