@@ -149,7 +149,7 @@ def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     loaded = "new Promise((done, fail) => { one.onloadedmetadata = () => done(true); one.onerror = fail; one.load(); })"
     assert owner.locator("audio").evaluate(f"one => {loaded}"), "the player follows the link to the recording"
     call = owner.url.rpartition("/")[2].partition("?")[0]
-    owner.get_by_label("Find an id").fill(call)
+    owner.get_by_label("Find a name, a phone number or an id").fill(call)
     owner.get_by_role("button", name="Find").click()
     expect(owner.get_by_role("heading", level=1)).to_have_text(f"Call to {HOSTILE}")
 
