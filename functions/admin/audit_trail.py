@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import lists, names, times, words
+from functions.admin import lists, names, words
 from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin import audit, members
@@ -81,19 +81,14 @@ def export(visit: InProject) -> Response:
 
 def _filter(visit: InProject, wanted: dict[str, str]) -> Filter:
     """The filter of a form. Raises `datetime_invalid`."""
-    found = Filter(wanted["who"], wanted["kind"])
-    if wanted["since"]:
-        found = replace(found, since=times.start(lists.day_of(wanted["since"], "since"), visit.zone))
-    if wanted["until"]:
-        found = replace(found, until=times.end(lists.day_of(wanted["until"], "until"), visit.zone))
-    return found
+    return Filter(wanted["who"], wanted["kind"], **lists.bounds(wanted, visit.zone))
 
 
 def _lines(visit: InProject, entries: Sequence[Entry]) -> list[Line]:
     """The entries with names and links. Makes a fixed number of reads."""
     project_id = visit.scope.project_id
     keys = api_keys.of_project(project_id) if any(one.action.startswith("api_key.") for one in entries) else []
-    named = {key.id: f"{key.label or 'No label'} …{key.last_four}" for key in keys}
+    named = {key.id: words.api_key(key) for key in keys}
     paths = {key.id: visit.path(f"api_keys#{key.id}") for key in keys}
     paths |= {one.email: visit.path("members", one.id) for one in members.of_project(project_id)}
     for livemode in dict.fromkeys(one.livemode for one in entries if one.livemode is not None):

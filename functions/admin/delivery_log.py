@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from starlette.responses import Response
 
-from functions.admin import lists, times
+from functions.admin import lists
 from functions.admin.events import FILTERS, SECTION_OF_ENDPOINTS, may_send_now, send_again
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
@@ -72,12 +70,7 @@ def _filter(visit: InProject, wanted: dict[str, str]) -> Filter:
     """The filter of the page. Raises `parameter_invalid` or `datetime_invalid`."""
     if wanted["status"] not in ("", *DeliveryStatus) or wanted["type"] not in ("", *FILTERS):
         raise ApiError(Code.PARAMETER_INVALID, "Choose a status and a type from the lists.")
-    found = Filter(wanted["status"], wanted["type"])
-    if wanted["since"]:
-        found = replace(found, since=times.start(lists.day_of(wanted["since"], "since"), visit.zone))
-    if wanted["until"]:
-        found = replace(found, until=times.end(lists.day_of(wanted["until"], "until"), visit.zone))
-    return found
+    return Filter(wanted["status"], wanted["type"], **lists.bounds(wanted, visit.zone))
 
 
 _LOG = f"{PROJECT}/{SECTION_OF_ENDPOINTS}/{{id}}/deliveries"

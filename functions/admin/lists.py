@@ -32,20 +32,29 @@ def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[s
     return {name: [value] for name, value in filters.items() if value} | visit.page_parameters(PAGE)
 
 
+def bounds(filters: Mapping[str, str], zone: tzinfo) -> dict[str, int]:
+    """The instants (milliseconds) from the day `since` to the end, exclusive, of the day `until`.
+
+    A day that is not set is left out. Raises `datetime_invalid`.
+    """
+    found = {}
+    if filters["since"]:
+        found["since"] = times.start(day_of(filters["since"], "since"), zone)
+    if filters["until"]:
+        found["until"] = times.end(day_of(filters["until"], "until"), zone)
+    return found
+
+
 def days(filters: Mapping[str, str], field: str, zone: tzinfo, text: Callable[[int], str]) -> dict[str, list[str]]:
     """The API's range of `field` for the days `since` and `until` of the form, in `zone`; `text` writes an instant.
 
     Raises `datetime_invalid`.
     """
-    found = {}
-    for name, comparison in (("since", "gte"), ("until", "lte")):
-        if filters[name]:
-            day = day_of(filters[name], name)
-            # The end of a day is its last millisecond: after 9999-12-31 there is no other day.
-            found[f"{field}[{comparison}]"] = [
-                text(times.start(day, zone) if name == "since" else times.end(day, zone) - 1)
-            ]
-    return found
+    found = bounds(filters, zone)
+    since = {f"{field}[gte]": [text(found["since"])]} if "since" in found else {}
+    # The end of a day is its last millisecond: after 9999-12-31 there is no other day.
+    until = {f"{field}[lte]": [text(found["until"] - 1)]} if "until" in found else {}
+    return since | until
 
 
 def day_of(text: str, name: str) -> date:

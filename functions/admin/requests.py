@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from functions.admin import lists, times
+from functions.admin import lists, times, words
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.core import clock
@@ -34,7 +34,7 @@ def show(visit: InProject) -> Response:
         cursor=page.cursor,
         wanted=wanted,
         error=error,
-        keys={key.id: f"{key.label or 'No label'} …{key.last_four}" for key in keys},
+        keys={key.id: words.api_key(key) for key in keys},
         statuses=[*STATUSES],
         meanings={code: kind.meaning for code, kind in ERRORS.items()},
     )

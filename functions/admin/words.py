@@ -10,6 +10,7 @@ from typing import Any
 
 from shared.calls.consent import consents
 from shared.core import clock, limits
+from shared.projects.api_keys import Key
 from shared.webhooks import events, health, replays
 
 FAILING_DAYS = health.FAILING_LIMIT_S * clock.SECOND // clock.DAY
@@ -204,6 +205,11 @@ ROLE = {
     "owner": "can change everything",
 }
 _UNITS = ((clock.DAY, "d"), (clock.HOUR, "h"), (clock.MINUTE, "min"), (clock.SECOND, "s"))
+
+
+def api_key(key: Key) -> str:
+    """What an API key is called: its label and its end."""
+    return f"{key.label or 'No label'} …{key.last_four}"
 
 
 def subject(changed: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> str:
