@@ -14,7 +14,7 @@ import json
 from typing import Any
 
 from shared.core import trace
-from shared.projects import requests
+from shared.projects import request_log
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
@@ -25,4 +25,4 @@ def handler(event: dict[str, Any], context: Any) -> None:
         return
     with trace.naming():
         for line in batch["logEvents"]:
-            requests.save(line["message"])
+            request_log.save(line["message"])

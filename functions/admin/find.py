@@ -19,7 +19,7 @@ from shared.conversations.resource import CONVERSATIONS, MESSAGES
 from shared.core import ids
 from shared.core.errors import Code
 from shared.customers.resource import CUSTOMERS, Customer
-from shared.projects import api_keys, requests
+from shared.projects import api_keys, request_log
 from shared.resources import fields, pages, queries, search
 from shared.resources.collections import Collection
 from shared.webhooks.deliveries import resource as deliveries
@@ -102,7 +102,7 @@ def customers(visit: InProject, text: str, most: int) -> tuple[list[Customer], b
 
 def _advice(text: str) -> str | None:
     """What to search for instead of a text that names nothing; None if there is nothing to say."""
-    if text.startswith(requests.PREFIX):
+    if text.startswith(request_log.PREFIX):
         return _REQUEST
     return words.ERROR[Code.PHONE_INVALID_FORMAT] if _LIKE_A_PHONE.fullmatch(text) and _phone(text) is None else None
 
@@ -125,8 +125,8 @@ def _path(visit: InProject, text: str) -> str | None:
     if ids.is_id(MESSAGES.prefix, text):
         conversation_id = conversations.conversation_of(visit.scope, text)
         return None if conversation_id is None else visit.path("conversations", f"{conversation_id}#{text}")
-    if ids.is_id(requests.PREFIX, text):
-        return visit.path(f"requests?id={text}") if requests.find(visit.scope, text) else None
+    if ids.is_id(request_log.PREFIX, text):
+        return visit.path(f"requests?id={text}") if request_log.find(visit.scope, text) else None
     if ids.is_id(api_keys.PREFIX, text):
         return visit.path(f"api_keys#{text}") if _is_key(visit, text) else None
     return None

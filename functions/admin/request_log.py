@@ -9,8 +9,8 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.core import clock
 from shared.core.errors import ERRORS, ApiError, Code
-from shared.projects import api_keys, requests
-from shared.projects.requests import LoggedRequest
+from shared.projects import api_keys, request_log
+from shared.projects.request_log import LoggedRequest
 
 SECTION = "requests"
 STATUSES = {"2xx": (200, 299), "errors": (400, 599), "4xx": (400, 499), "5xx": (500, 599)}
@@ -20,7 +20,7 @@ STATUSES = {"2xx": (200, 299), "errors": (400, 599), "4xx": (400, 499), "5xx": (
 def show(visit: InProject) -> Response:
     """List the requests, newest first."""
     wanted = lists.wanted(visit, "id", "status", "key", "route", "since", "until")
-    error, page = None, requests.Page([], None)
+    error, page = None, request_log.Page([], None)
     try:
         page = _page(visit, wanted)
     except ApiError as refused:
@@ -40,11 +40,11 @@ def show(visit: InProject) -> Response:
     )
 
 
-def _page(visit: InProject, wanted: dict[str, str]) -> requests.Page:
+def _page(visit: InProject, wanted: dict[str, str]) -> request_log.Page:
     """The requested page. Raises ApiError."""
     if wanted["id"]:
-        found = requests.find(visit.scope, wanted["id"])
-        return requests.Page([found] if found else [], None)
+        found = request_log.find(visit.scope, wanted["id"])
+        return request_log.Page([found] if found else [], None)
     if wanted["status"] not in ("", *STATUSES):
         raise ApiError(Code.PARAMETER_INVALID, "Choose a status from the list.", param="status")
     least, most = STATUSES.get(wanted["status"], (0, 999))
@@ -57,7 +57,7 @@ def _page(visit: InProject, wanted: dict[str, str]) -> requests.Page:
         )
 
     since, until = (_instant(visit, wanted, name) for name in ("since", "until"))
-    return requests.page(
+    return request_log.page(
         visit.scope,
         lists.PAGE,
         passes if wanted["status"] or wanted["key"] or wanted["route"] else None,
@@ -67,7 +67,7 @@ def _page(visit: InProject, wanted: dict[str, str]) -> requests.Page:
     )
 
 
-def _instant(visit: InProject, wanted: dict[str, str], name: str) -> int | None:
+def _instant(visit: InProject, wanted: dict[str, str], name: str) -> clock.Instant | None:
     """The instant of a local time of the form; None without one. Raises `datetime_invalid`."""
     try:
         return times.instant(wanted[name], visit.zone) if wanted[name] else None

@@ -12,7 +12,7 @@ import pytest
 from infra.local import log_lines
 from shared.admin import members
 from shared.core import log
-from shared.projects.requests import KEPT_MS
+from shared.projects.request_log import KEPT_MS
 from shared.store import table
 from tests.support.browsing import Browser, Shown, Whole, as_test, database_calls, keys_of, signed_in
 from tests.support.clocks import Clock
