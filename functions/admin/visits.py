@@ -25,7 +25,7 @@ from starlette.types import Scope as ASGIScope
 
 from functions.admin import rendering
 from shared.admin import audit, members, sessions, sign_in
-from shared.admin.members import MEMBER, Membership, Person
+from shared.admin.members import MEMBER, Membership, Person, Role
 from shared.admin.sessions import Session
 from shared.agent_settings import commands as agent_settings
 from shared.agent_settings.resource import AgentSettings
@@ -201,7 +201,7 @@ class View:
     """What a method of a page does. `role` is the least role that may; None for pages outside of projects."""
 
     handle: Callable[[Any], Response]
-    role: str | None = None
+    role: Role | None = None
 
 
 class Page(Route):

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 
 from shared.admin import audit
 from shared.admin.audit import Actor
@@ -17,9 +18,19 @@ from shared.core import clock, ids
 from shared.projects import projects
 from shared.store import commit, table
 
-VIEWER, MEMBER, OWNER = ROLES = ("viewer", "member", "owner")
-"""From the fewest rights to the most. A viewer sees everything. A member also changes customers, appointments,
-conversations, endpoints and calls. An owner also changes API keys, members and limits."""
+
+class Role(StrEnum):
+    """What a member may do, from the fewest rights to the most."""
+
+    VIEWER = "viewer"
+    """Sees everything."""
+    MEMBER = "member"
+    """Also changes customers, appointments, conversations, endpoints and calls."""
+    OWNER = "owner"
+    """Also changes API keys, members and limits."""
+
+
+VIEWER, MEMBER, OWNER = ROLES = tuple(Role)
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,7 @@ class Member:
     id: str
     project_id: int
     email: str
-    role: str
+    role: Role
     added_at: str
     joined_at: str | None
 
@@ -58,19 +69,19 @@ class Membership:
 
     project_id: int
     project_name: str
-    role: str
+    role: Role
 
-    def may(self, role: str) -> bool:
+    def may(self, role: Role) -> bool:
         """Whether the person has the rights of this role."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
 @dataclass(frozen=True)
 class Person:
-    """The projects of a person, oldest first. Sessions that began before `signed_out_at` (milliseconds) have ended."""
+    """The projects of a person, oldest first. Sessions that began before `signed_out_at` have ended."""
 
     memberships: tuple[Membership, ...]
-    signed_out_at: int
+    signed_out_at: clock.Instant
 
     def in_project(self, project_id: int) -> Membership | None:
         """The membership in this project; None without one."""
@@ -266,7 +277,7 @@ def person(id: str) -> Person:
     for number, sk in pointers.items():
         member, project = found.get((_pk(number), sk)), found.get(projects.row_key(number))
         if member and project and member.get("person") == id:
-            memberships.append(Membership(number, project["name"], member["member_role"]))
+            memberships.append(Membership(number, project["name"], Role(member["member_role"])))
     return Person(tuple(memberships), signed_out_at)
 
 
@@ -325,4 +336,5 @@ def _hash(email: str) -> str:
 
 def _of_row(row: table.Row) -> Member:
     project_id = int(row["pk"].split("#")[1])
-    return Member(row["sk"], project_id, row["email"], row["member_role"], row["added_at"], row.get("joined_at"))
+    role = Role(row["member_role"])
+    return Member(row["sk"], project_id, row["email"], role, row["added_at"], row.get("joined_at"))

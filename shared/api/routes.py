@@ -74,7 +74,7 @@ class Operation:
     """Whether the body may be empty, because every field has a default."""
     lists: Collection[Any, Any] | None = None
     """The collection of whose resources it returns a page. Its parameters are the query parameters."""
-    errors: tuple[str, ...] = ()
+    errors: tuple[Code, ...] = ()
     """The error codes of this operation, beside those of every operation (key, limits, validation)."""
     reads: Collection[Any, Any] | None = None
     """The collection of the resource that `id` in the path names, if the operation begins by reading it.

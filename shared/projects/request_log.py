@@ -19,7 +19,7 @@ from shared.store.keys import Scope
 
 PREFIX = "req_"
 KEPT_MS = clock.DAY
-"""How long requests are kept (milliseconds)."""
+"""How long requests are kept."""
 _MOST_READ = 1_000
 """The requests that are read for one page with a filter."""
 
@@ -59,7 +59,7 @@ def save(line: str) -> None:
         **{name: facts[name] for name in ("method", "route", "status", "code", "key_id") if facts.get(name)},
         # Numbers of the table are integers.
         "duration_us": round(facts["duration_ms"] * 1000),
-        "expires_at": (ids.instant(PREFIX, id) + KEPT_MS) // clock.SECOND,
+        "expires_at": table.expiry(ids.instant(PREFIX, id) + KEPT_MS),
     }
     table.write([table.Put(row, condition="")], id)
 
@@ -74,11 +74,11 @@ def page(
     scope: Scope,
     limit: int,
     passes: Callable[[LoggedRequest], bool] | None,
-    since: int,
-    until: int,
+    since: clock.Instant,
+    until: clock.Instant,
     starting_after: str | None = None,
 ) -> Page:
-    """The requests between two instants (milliseconds; `until` is exclusive) that pass (None: all), newest first.
+    """The requests between two instants (`until` is exclusive) that pass (None: all), newest first.
 
     A `starting_after` that is not the id of a request counts as absent. A page may be short, because few of the
     requests that were read pass; it has a cursor then.
