@@ -180,7 +180,7 @@ class InProject(SignedIn):
         pk, sk = self._form_key()
         expires_at = (clock.now() + FORM_REMEMBERED_MS) // clock.SECOND
         row = {"pk": pk, "sk": sk, "kind": "form", "expires_at": expires_at}
-        return table.Put(row, on_condition_failed=lambda old: SentBefore())
+        return table.Put(row, on_condition_failed=lambda old: SentBefore(), is_receipt=True)
 
     def was_sent(self) -> bool:
         """Whether the form, which has a field `once`, was sent before."""

@@ -99,6 +99,7 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
         values={":now": clock.now() // clock.SECOND},
         on_condition_failed=replay,
         on_contended=ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
+        is_receipt=True,
     )
 
 

@@ -45,13 +45,16 @@ def decide_again(old: Row | None) -> None:
 
 @dataclass(frozen=True)
 class Put:
-    """Write a row, by default only if it does not exist. `commit` raises `on_contended` instead of Contended."""
+    """Write a row, by default only if it does not exist."""
 
     row: Row
     condition: str = ABSENT
     values: Mapping[str, Value] = field(default_factory=dict)
     on_condition_failed: OnConditionFailed = decide_again
     on_contended: Exception | None = None
+    """What `commit` raises instead of Contended."""
+    is_receipt: bool = False
+    """Whether the row says that the request was executed: if it exists, that decides, whatever other writes fail."""
 
 
 @dataclass(frozen=True)
@@ -223,9 +226,13 @@ def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
         elif reason["Code"] != CancellationReason.NONE and reason["Code"] not in THROTTLED_WRITES:
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
     if failed:
-        # The last one decides: a request adds the record of its Idempotency-Key at the end, whose failure is a replay.
-        raise failed[-1] from None
-    return contended[-1]
+        raise max(failed, key=lambda failure: _weight(failure.op)) from None
+    return max(contended, key=lambda failure: _weight(failure.op))
+
+
+def _weight(op: Write) -> tuple[bool, bool]:
+    """Which of several writes that failed decides: a receipt, else one whose failure is an error for the client."""
+    return isinstance(op, Put) and op.is_receipt, op.on_condition_failed is not decide_again
 
 
 def _pause(conflicts: int) -> None:
