@@ -44,9 +44,9 @@ from shared.webhooks.events import EVENTS
 from shared.webhooks.queues import Arrival, Destination
 
 LEASE_MS = 60 * clock.SECOND
-"""The lease of a worker (milliseconds). An attempt times out after 15 seconds."""
+"""The lease of a worker. An attempt times out after 15 seconds."""
 OVERLAP_MS = 100
-"""How long a successful attempt takes (milliseconds) before the endpoint is read again to save it."""
+"""How long a successful attempt takes before the endpoint is read again to save it."""
 _reads = table.SharedReads()
 """Attempts of one batch are made concurrently, and often have the endpoint in common."""
 
@@ -77,8 +77,8 @@ def make_attempt(message: QueueMessage) -> None:
             _fail_lost(delivery, endpoint)
             logger().error("worker lost", extra={"delivery_id": delivery.doc["id"]})
             metrics.count(metrics.LOST_DELIVERY)
-        case Move(destination, put_off_until_ms):
-            _release(delivery, until_ms=put_off_until_ms)
+        case Move(destination, put_off_until):
+            _release(delivery, until=put_off_until)
             wake_ups.send(destination.queue, [deliveries.wake_up(delivery.claim.row, destination=destination)])
         case Send(queue_class, late_ms):
             assert endpoint is not None
@@ -106,8 +106,8 @@ class ClaimedDelivery:
         return first or "by_hand" in self.claim.row
 
     @property
-    def due_at_ms(self) -> int:
-        """When the attempt is due (milliseconds)."""
+    def due_at(self) -> clock.Instant:
+        """When the attempt is due."""
         return self.claim.row["due_at"]
 
     def is_closed(self, endpoint: Snapshot | None) -> bool:
@@ -143,7 +143,7 @@ class Move:
     """The attempt belongs to another queue. If it is put off, it is planned for that instant."""
 
     destination: Destination
-    put_off_until_ms: int | None
+    put_off_until: clock.Instant | None
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,8 @@ def decide(delivery: ClaimedDelivery, endpoint: Snapshot | None, arrival: Arriva
         return Fail()
     destination = queues.another(arrival, endpoint, by_hand=delivery.by_hand)
     if destination is not None:
-        return Move(
-            destination, queues.put_off_until(delivery.due_at_ms) if destination.queue == queues.HANGING else None
-        )
-    late_ms = clock.now() - delivery.due_at_ms
+        return Move(destination, queues.put_off_until(delivery.due_at) if destination.queue == queues.HANGING else None)
+    late_ms = clock.now() - delivery.due_at
     # These endpoints cause their lateness themselves. That of the wake-ups shows whether the queue has room for all.
     if arrival.queue in (queues.HANGING, queues.MANUAL):
         return Send(metrics.HANGING_ENDPOINTS, arrival.waited_ms)
@@ -196,15 +194,15 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     with _released_on_failure(delivery):
         secrets = [signing.decrypt(endpoint_id, ciphertext) for ciphertext in endpoint.secrets]
-    sent_at_ms, headers = clock.now(), {"Content-Type": "application/json"}
-    headers |= signing.headers(secrets, delivery.doc["event_id"], body, sent_at_ms // clock.SECOND)
+    sent_at, headers = clock.now(), {"Content-Type": "application/json"}
+    headers |= signing.headers(secrets, delivery.doc["event_id"], body, sent_at // clock.SECOND)
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
 
     def save(current: Snapshot | None) -> None:
         # The endpoint may be changed or deleted during the attempt.
         step = next_step(delivery.number, outcome, closed=delivery.is_closed(current))
         change = health.change(delivery.scope, current, url, step, outcome, arrival)
-        saved = _save_attempt(delivery, url, sent_at_ms, outcome, step, change.writes)
+        saved = _save_attempt(delivery, url, sent_at, outcome, step, change.writes)
         if saved and change.after_commit is not None:
             change.after_commit()
 
@@ -233,21 +231,21 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
 def _save_attempt(
     delivery: ClaimedDelivery,
     url: str,
-    sent_at_ms: int,
+    sent_at: clock.Instant,
     outcome: Outcome,
     step: Retry | Ended,
     also: Sequence[table.Write],
 ) -> bool:
     """Save the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
 
-    `sent_at_ms` is the instant at which the request was sent. Then sets the timer of the next attempt. Writes nothing
+    `sent_at` is the instant at which the request was sent. Then sets the timer of the next attempt. Writes nothing
     and returns False if another worker has taken over. Raises ConditionFailed or Contended if the endpoint was modified
     concurrently: read it again.
     """
     now = clock.now()
     attempt: Attempt = {
         "number": delivery.number,
-        "at": clock.iso(sent_at_ms),
+        "at": clock.iso(sent_at),
         "response_status_code": outcome.status,
         "error_code": outcome.error,
         "duration_ms": outcome.duration_ms,
@@ -288,10 +286,10 @@ def _fail_lost(delivery: ClaimedDelivery, endpoint: Snapshot) -> None:
     _save(delivery, doc, tasks.NO_WORK, [endpoints.unchanged(delivery.scope, endpoint)])
 
 
-def _release(delivery: ClaimedDelivery, *, until_ms: int | None = None) -> None:
-    """End the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until_ms`."""
+def _release(delivery: ClaimedDelivery, *, until: clock.Instant | None = None) -> None:
+    """End the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until`."""
     row = delivery.claim.row
-    tasks.release(delivery.claim, None if until_ms is None else deliveries.put_off(delivery.scope, row, until_ms))
+    tasks.release(delivery.claim, None if until is None else deliveries.put_off(delivery.scope, row, until))
 
 
 def _save(
@@ -321,11 +319,11 @@ def _save(
     return True
 
 
-def _set_timer(delivery: ClaimedDelivery, wait_s: int, now_ms: int, at_ms: int) -> None:
+def _set_timer(delivery: ClaimedDelivery, wait_s: int, now: clock.Instant, at: clock.Instant) -> None:
     row = delivery.claim.row
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
     if wait_s <= limits.LONGEST_QUEUE_DELAY_S:
-        wake_ups.send(queues.LATER, [deliveries.wake_up(row, (at_ms - now_ms) // clock.SECOND)])
+        wake_ups.send(queues.LATER, [deliveries.wake_up(row, (at - now) // clock.SECOND)])
     else:
         name = f"{delivery.doc['id']}-{delivery.number + 1}"
-        wake_ups.wait("delayed_delivery", name, at_ms, deliveries.wake_up(row))
+        wake_ups.wait("delayed_delivery", name, at, deliveries.wake_up(row))

@@ -287,7 +287,7 @@ def _create_key(stage: Stage, options: argparse.Namespace) -> None:
         options.label,
         audit.operator(),
         read_only=options.read_only,
-        expires_at_ms=clock.now() + options.days * clock.DAY if options.days else None,
+        valid_until=clock.now() + options.days * clock.DAY if options.days else None,
     )
     _say(
         options,

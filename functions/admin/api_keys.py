@@ -57,7 +57,7 @@ def create(visit: InProject) -> Response:
     sent = {name: visit.form.get(name, "").strip() for name in ("label", "mode", "access")}
     try:
         wanted = fields.validate(NewKey, sent)
-        expires_at_ms = _end(visit)
+        valid_until = _end(visit)
     except ApiError as error:
         return _list(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
     try:
@@ -68,7 +68,7 @@ def create(visit: InProject) -> Response:
             visit.actor,
             also=[visit.once()],
             read_only=wanted.access == "read",
-            expires_at_ms=expires_at_ms,
+            valid_until=valid_until,
         )
     except SentBefore:
         return visit.redirect(visit.path("api_keys?notice=created"))

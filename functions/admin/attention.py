@@ -24,9 +24,9 @@ SHOWN = 10
 MOST_COUNTED = 100
 """Failed deliveries are counted up to this number."""
 CALLS_SINCE_MS = 7 * clock.DAY
-"""Failed calls are shown for this long (milliseconds)."""
+"""Failed calls are shown for this long."""
 UNUSED_FOR_MS = clock.DAY
-"""The age from which a key that was never used is shown (milliseconds)."""
+"""The age from which a key that was never used is shown."""
 
 
 def show(visit: InProject) -> Response:
@@ -69,7 +69,7 @@ def show(visit: InProject) -> Response:
     )
 
 
-def _is_unused(key: Key, now: int) -> bool:
+def _is_unused(key: Key, now: clock.Instant) -> bool:
     return key.last_used_at is None and now - clock.parse(key.created_at) >= UNUSED_FOR_MS
 
 

@@ -23,7 +23,7 @@ FILTERS = tuple(one for family, types in FAMILIES.items() for one in (family, *t
 """The wildcards and types by which events are chosen, by kind of resource."""
 SECTION_OF_ENDPOINTS = "webhook_endpoints"
 SOON_MS = 2 * clock.MINUTE
-"""A page looks often for an attempt that is due within this time (milliseconds)."""
+"""A page looks often for an attempt that is due within this time."""
 NOTICES = {
     "replayed": "The event is being sent again. The new delivery is the first one below.",
     "sent_now": "The event is being sent now. The result appears below.",
@@ -141,7 +141,7 @@ def may_send_now(visit: InProject, one: Delivery) -> bool:
     return visit.may_change and waits
 
 
-def _look_again(found: list[Delivery]) -> int | None:
+def _look_again(found: list[Delivery]) -> clock.Instant | None:
     due = [clock.parse(one["next_attempt_at"]) for one in found if one["next_attempt_at"]]
     if not due:
         return None

@@ -69,7 +69,7 @@ def stop(visit: InProject) -> Response:
     return visit.redirect(visit.path(f"{SECTION}?notice=stopped"))
 
 
-def _start(visit: InProject, endpoint_id: str, since: int) -> None:
+def _start(visit: InProject, endpoint_id: str, since: clock.Instant) -> None:
     visit.commit(
         lambda: replays.start(visit.scope, endpoint_id, since, visit.actor.who),
         lambda _: visit.entry("replay.started", endpoint_id, after={"since": clock.iso(since)}),
@@ -121,7 +121,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
     }
 
 
-def _since(visit: InProject, text: str) -> int:
+def _since(visit: InProject, text: str) -> clock.Instant:
     """The instant of a local time of a form; without one, the time since which deliveries are stored."""
     if not text:
         return clock.now() - RETENTION_MS

@@ -33,7 +33,7 @@ def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[s
 
 
 def bounds(filters: Mapping[str, str], zone: tzinfo) -> dict[str, int]:
-    """The instants (milliseconds) from the day `since` to the end, exclusive, of the day `until`.
+    """The instants from the day `since` to the end, exclusive, of the day `until`.
 
     A day that is not set is left out. Raises `datetime_invalid`.
     """

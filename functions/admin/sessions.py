@@ -22,7 +22,7 @@ SECTION = "sessions"
 LOOK_AGAIN = 2
 """Seconds after which the page looks again while a call is under way."""
 FAR = 60 * clock.SECOND
-"""The page looks less often while the call waits for longer than this (milliseconds)."""
+"""The page looks less often while the call waits for longer than this."""
 NOTICES = {
     "called": "The call was placed. This page shows its progress.",
     "canceled": "The call was canceled. Nobody is called.",

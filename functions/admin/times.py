@@ -46,7 +46,7 @@ def elsewhere(appointment: Mapping[str, Any], zone: tzinfo) -> str | None:
     return f"{text} in {appointment['timezone']}"
 
 
-def local(instant: int, zone: tzinfo) -> datetime:
+def local(instant: clock.Instant, zone: tzinfo) -> datetime:
     """An instant as a local time. On the first and last day of the calendar, some zones have none, and it is in UTC."""
     moment = _EPOCH + timedelta(milliseconds=instant)
     with contextlib.suppress(OverflowError):
@@ -54,7 +54,7 @@ def local(instant: int, zone: tzinfo) -> datetime:
     return moment.replace(tzinfo=None)
 
 
-def instant(text: str, zone: tzinfo) -> int:
+def instant(text: str, zone: tzinfo) -> clock.Instant:
     """The instant of a local time `2027-03-04T15:00`, or of the beginning of a day. Raises ValueError."""
     at = datetime.fromisoformat(text)
     if at.tzinfo is not None:
@@ -62,17 +62,17 @@ def instant(text: str, zone: tzinfo) -> int:
     return _instant(at, zone)
 
 
-def start(day: date, zone: tzinfo) -> int:
+def start(day: date, zone: tzinfo) -> clock.Instant:
     """The first instant of a day."""
     return _instant(datetime.combine(day, time.min), zone)
 
 
-def end(day: date, zone: tzinfo) -> int:
+def end(day: date, zone: tzinfo) -> clock.Instant:
     """The first instant after a day."""
     return clock.LAST + 1 if day == date.max else start(day + timedelta(days=1), zone)
 
 
-def _instant(at: datetime, zone: tzinfo) -> int:
+def _instant(at: datetime, zone: tzinfo) -> clock.Instant:
     # A local time that a change of clocks skips is taken with the offset before the change.
     offset = at.replace(tzinfo=zone).utcoffset() or timedelta()
     return max(FIRST, min((at.replace(tzinfo=UTC) - _EPOCH - offset) // timedelta(milliseconds=1), clock.LAST + 1))

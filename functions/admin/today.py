@@ -118,7 +118,7 @@ def gaps(opened: Sequence[Span], busy: Sequence[Span]) -> Iterator[Span]:
             start = max(start, -(-last // clock.MINUTE) * clock.MINUTE)
 
 
-def _open(visit: InProject, start: int, end: int, busy: Sequence[Span]) -> list[Span]:
+def _open(visit: InProject, start: clock.Instant, end: clock.Instant, busy: Sequence[Span]) -> list[Span]:
     """The opening hours of a day; without any, the time from its first appointment to its last."""
     if not visit.settings["opening_hours"]:
         return [(min(first for first, _ in busy), max(last for _, last in busy))] if busy else []
@@ -127,7 +127,9 @@ def _open(visit: InProject, start: int, end: int, busy: Sequence[Span]) -> list[
     return [(first, last) for first, last in clipped if first < last]
 
 
-def between(visit: InProject, start: int, end: int, most: int) -> tuple[list[Mapping[str, Any]], bool]:
+def between(
+    visit: InProject, start: clock.Instant, end: clock.Instant, most: int
+) -> tuple[list[Mapping[str, Any]], bool]:
     """The appointments from `start` to before `end`, the earliest first. If there are more, the last ones, and True."""
     parameters = {"appointment_at[gte]": [clock.iso(start)], "appointment_at[lte]": [clock.iso(end - 1)]}
     query = dataclasses.replace(queries.parse(APPOINTMENTS, parameters), limit=most)

@@ -178,8 +178,7 @@ class InProject(SignedIn):
     def once(self) -> table.Put:
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""
         pk, sk = self._form_key()
-        expires_at = (clock.now() + FORM_REMEMBERED_MS) // clock.SECOND
-        row = {"pk": pk, "sk": sk, "kind": "form", "expires_at": expires_at}
+        row = {"pk": pk, "sk": sk, "kind": "form"} | {"expires_at": table.expiry(clock.now() + FORM_REMEMBERED_MS)}
         return table.Put(row, on_condition_failed=lambda old: SentBefore(), is_receipt=True)
 
     def was_sent(self) -> bool:

@@ -240,8 +240,8 @@ def milliseconds(amount: int) -> str:
     return f"{amount} ms" if amount < clock.SECOND else f"{amount / clock.SECOND:.1f} s"
 
 
-def of_instant(instant: int) -> str:
-    """Milliseconds since the epoch as the API's text of a time."""
+def of_instant(instant: clock.Instant) -> str:
+    """An instant as the API's text of a time."""
     return clock.iso(instant)
 
 
@@ -275,7 +275,7 @@ def replayed(count: int, accepted: int, failed_again: int) -> str:
     )
 
 
-def of_seconds(unix: int) -> str:
+def of_seconds(unix: clock.UnixSeconds) -> str:
     """Unix seconds as the API's text of a time."""
     return clock.iso(unix * clock.SECOND)
 

@@ -18,7 +18,7 @@ from shared.store import table
 
 PREFIX = "aud_"
 RETENTION_MS = 2 * 365 * clock.DAY
-"""How long entries are kept (milliseconds)."""
+"""How long entries are kept."""
 OPERATOR = "operator"
 """`who` of a change made by `infra.manage`."""
 PAGE = 50
@@ -51,12 +51,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Filter:
-    """The entries of one person or of one kind, or both, between two instants (milliseconds; `until` is exclusive)."""
+    """The entries of one person or of one kind, or both, between two instants (`until` is exclusive)."""
 
     who: str = ""
     kind: str = ""
-    since: int = 0
-    until: int = clock.LAST + 1
+    since: clock.Instant = 0
+    until: clock.Instant = clock.LAST + 1
 
 
 ANY = Filter()
@@ -87,7 +87,7 @@ def entry(
         **{name: value for name, value in facts.items() if value is not None},
         "before": fields.to_json(before or {}),
         "after": fields.to_json(after or {}),
-        "expires_at": (now + RETENTION_MS) // clock.SECOND,
+        "expires_at": table.expiry(now + RETENTION_MS),
     }
     return table.Put(row if livemode is None else row | {"livemode": livemode})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from shared.admin import audit
 from shared.admin.audit import Actor
+from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Creation, Key
 from shared.store import commit, table
@@ -21,7 +22,7 @@ def create(
     also: Sequence[table.Write] = (),
     *,
     read_only: bool = False,
-    expires_at_ms: int | None = None,
+    valid_until: clock.Instant | None = None,
 ) -> Creation:
     """Create a key, with the writes `also` in the same transaction. Nothing stores its plaintext.
 
@@ -29,7 +30,7 @@ def create(
     """
 
     def new() -> Creation:
-        return api_keys.creation(project_id, livemode, label, read_only=read_only, expires_at_ms=expires_at_ms)
+        return api_keys.creation(project_id, livemode, label, read_only=read_only, valid_until=valid_until)
 
     return _commit("api_key.created", new, actor, also)
 
@@ -38,7 +39,7 @@ def rotate(
     project_id: int,
     key_id: str,
     valid_ms: int,
-    expires_at_ms: int | None,
+    valid_until: clock.Instant | None,
     actor: Actor,
     also: Sequence[table.Write] = (),
 ) -> Creation:
@@ -46,9 +47,7 @@ def rotate(
 
     Raises LookupError for an unknown key, `invalid_status_transition` if it is not valid any more.
     """
-    return _commit(
-        "api_key.rotated", lambda: api_keys.rotation(project_id, key_id, valid_ms, expires_at_ms), actor, also
-    )
+    return _commit("api_key.rotated", lambda: api_keys.rotation(project_id, key_id, valid_ms, valid_until), actor, also)
 
 
 def revoke(project_id: int, key_id: str, actor: Actor) -> Key:

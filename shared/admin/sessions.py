@@ -13,7 +13,7 @@ from shared.core import clock, ids
 from shared.store import table
 
 IDLE_MS = 2 * clock.HOUR
-"""How long a session lasts without a request (milliseconds)."""
+"""How long a session lasts without a request."""
 ABSOLUTE_MS = 12 * clock.HOUR
 """How long a session lasts at most."""
 _TOUCHED_EVERY_MS = clock.MINUTE
@@ -25,8 +25,8 @@ class Session:
 
     person: str
     email: str
-    began_at: int
-    seen_at: int
+    began_at: clock.Instant
+    seen_at: clock.Instant
     digest: str = field(repr=False)
     csrf: str = field(repr=False)
 
@@ -35,7 +35,7 @@ def begin(identity: Identity) -> str:
     """Begin a session and return its token."""
     token, now = secrets.token_urlsafe(32), clock.now()
     row: table.Row = {"pk": _pk(_digest(token)), "sk": "session", "kind": "admin_session", "email": identity.email}
-    row |= {"person": identity.person, "began_at": now, "seen_at": now, "expires_at": (now + IDLE_MS) // clock.SECOND}
+    row |= {"person": identity.person, "began_at": now, "seen_at": now, "expires_at": table.expiry(now + IDLE_MS)}
     table.write([table.Put(row)], ids.new("req_"))
     return token
 
@@ -56,7 +56,7 @@ def touch(session: Session) -> None:
     if now - session.seen_at < _TOUCHED_EVERY_MS:
         return
     ends_at = min(now + IDLE_MS, session.began_at + ABSOLUTE_MS)
-    op = table.Update(_pk(session.digest), "session", set={"seen_at": now, "expires_at": ends_at // clock.SECOND})
+    op = table.Update(_pk(session.digest), "session", set={"seen_at": now, "expires_at": table.expiry(ends_at)})
     # The session may have been ended meanwhile.
     with suppress(table.ConditionFailed):
         table.write([op], ids.new("req_"))

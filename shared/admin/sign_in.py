@@ -12,9 +12,9 @@ from shared.core import clock, ids
 from shared.store import table
 
 ATTEMPT_MS = 10 * clock.MINUTE
-"""How long a person may take to sign in at the provider (milliseconds)."""
+"""How long a person may take to sign in at the provider."""
 LINK_MS = 12 * clock.HOUR
-"""How long a sign-in link is valid (milliseconds)."""
+"""How long a sign-in link is valid."""
 LINK_ISSUER = "sign-in-link"
 """The issuer of the identities that links sign in. No provider has it, because an issuer is a URL."""
 
@@ -40,7 +40,7 @@ def begin(return_to: str) -> Attempt:
     state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
     row: table.Row = {"pk": _pk_of_attempt(state), "sk": "attempt", "kind": "sign_in", "nonce": nonce}
     row |= {"verifier": verifier, "browser": _digest(browser), "return_to": return_to}
-    table.write([table.Put(row | _expiry(ATTEMPT_MS))], ids.new("req_"))
+    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + ATTEMPT_MS)})], ids.new("req_"))
     return Attempt(state, nonce, verifier, browser, return_to)
 
 
@@ -55,8 +55,8 @@ def take_attempt(state: str, browser: str) -> Attempt | None:
 def new_link(email: str) -> str:
     """A token that signs this person in once."""
     token = secrets.token_urlsafe(32)
-    row = {"pk": _pk_of_link(token), "sk": "link", "kind": "sign_in_link", "email": email} | _expiry(LINK_MS)
-    table.write([table.Put(row)], ids.new("req_"))
+    row = {"pk": _pk_of_link(token), "sk": "link", "kind": "sign_in_link", "email": email}
+    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + LINK_MS)})], ids.new("req_"))
     return token
 
 
@@ -81,10 +81,6 @@ def _take(pk: str, sk: str) -> table.Row | None:
     except table.ConditionFailed:
         return None
     return row
-
-
-def _expiry(after_ms: int) -> table.Row:
-    return {"expires_at": (clock.now() + after_ms) // clock.SECOND}
 
 
 def _pk_of_attempt(state: str) -> str:

@@ -39,7 +39,7 @@ class Hours(_From):
 Span = tuple[int, int]
 
 
-def spans(hours: Sequence[Hours], zone: ZoneInfo, start: int, end: int) -> list[Span]:
+def spans(hours: Sequence[Hours], zone: ZoneInfo, start: clock.Instant, end: clock.Instant) -> list[Span]:
     """The spans of every day that has an instant between `start` and `end`, in order. Neighbours are merged."""
     if not hours:
         return [(start - clock.DAY, end + clock.DAY)]
@@ -58,27 +58,27 @@ def spans(hours: Sequence[Hours], zone: ZoneInfo, start: int, end: int) -> list[
     return merged
 
 
-def contain(hours: Sequence[Hours], zone: ZoneInfo, start: int, end: int) -> bool:
+def contain(hours: Sequence[Hours], zone: ZoneInfo, start: clock.Instant, end: clock.Instant) -> bool:
     """Whether one span contains all instants from `start` up to `end`."""
     return any(first <= start and end <= until for first, until in spans(hours, zone, start, end))
 
 
-def next_open(hours: Sequence[Hours], zone: ZoneInfo, instant: int) -> int:
+def next_open(hours: Sequence[Hours], zone: ZoneInfo, instant: clock.Instant) -> clock.Instant:
     """The first instant within the hours, at or after `instant`."""
     ahead = spans(hours, zone, instant, instant + _SEARCHED_MS)
     return next(max(first, instant) for first, until in ahead if until > instant)
 
 
-def offset(instant: int, zone: ZoneInfo) -> int:
+def offset(instant: clock.Instant, zone: ZoneInfo) -> int:
     """The offset of local time from UTC (milliseconds)."""
     return (_local(instant, zone).utcoffset() or timedelta()) // timedelta(milliseconds=1)
 
 
-def _local(instant: int, zone: ZoneInfo) -> datetime:
+def _local(instant: clock.Instant, zone: ZoneInfo) -> datetime:
     return (_EPOCH + timedelta(milliseconds=min(instant, _LAST))).astimezone(zone)
 
 
-def _instant(day: date, time: str, zone: ZoneInfo) -> int:
+def _instant(day: date, time: str, zone: ZoneInfo) -> clock.Instant:
     """The instant of a local time, which may be 24:00."""
     hour, minute = map(int, time.split(":"))
     wall = datetime.combine(day, datetime.min.time()) + timedelta(hours=hour, minutes=minute)
@@ -88,7 +88,7 @@ def _instant(day: date, time: str, zone: ZoneInfo) -> int:
     return late if early >= late else _change(early, late, zone)
 
 
-def _change(before: int, after: int, zone: ZoneInfo) -> int:
+def _change(before: clock.Instant, after: clock.Instant, zone: ZoneInfo) -> int:
     """The first instant after the change of clocks that is between these two, to the second."""
     low, high = before // clock.SECOND, after // clock.SECOND
     while high - low > 1:

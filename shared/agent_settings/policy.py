@@ -41,10 +41,10 @@ class TimePolicy:
     """The rules for new times: not before `earliest`, and within the hours, whole, if there are any."""
 
     zone: ZoneInfo
-    earliest: int
+    earliest: clock.Instant
     hours: Sequence[Hours]
 
-    def problem(self, start: int, duration: int) -> Problem | None:
+    def problem(self, start: clock.Instant, duration: int) -> Problem | None:
         """Why an appointment cannot begin at `start`; None if it can."""
         if start < self.earliest:
             return Problem.TOO_SOON
@@ -52,7 +52,7 @@ class TimePolicy:
             return Problem.OUTSIDE_HOURS
         return None
 
-    def next_possible(self, wished: int, duration: int) -> int | None:
+    def next_possible(self, wished: int, duration: int) -> clock.Instant | None:
         """The first local quarter of an hour after `wished` at which it can begin; None if there is none in 14 days."""
         earliest = max(wished + 1, self.earliest)
         latest = wished + OFFERED_MS
@@ -63,7 +63,7 @@ class TimePolicy:
         return None
 
 
-def _quarter(instant: int, zone: ZoneInfo) -> int:
+def _quarter(instant: clock.Instant, zone: ZoneInfo) -> clock.Instant:
     """The first full quarter of an hour in local time, at or after the instant."""
     offset = hours.offset(instant, zone)
     return -(-(instant + offset) // QUARTER_MS) * QUARTER_MS - offset

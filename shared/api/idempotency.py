@@ -24,7 +24,7 @@ from shared.store import table
 from shared.store.keys import Scope
 
 SAVED_MS = clock.DAY
-"""How long a response is saved (milliseconds)."""
+"""How long a response is saved."""
 _HEADER = "Idempotency-Key"
 _KEY = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARACTERS}}}")
 KEY_PATTERN = f"^[!-~]([ -~]{{0,{limits.IDEMPOTENCY_KEY_CHARACTERS - 2}}}[!-~])?$"
@@ -89,7 +89,7 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
 
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
-    row |= {"expires_at": (clock.now() + SAVED_MS) // clock.SECOND}
+    row |= {"expires_at": table.expiry(clock.now() + SAVED_MS)}
     if response.pending is not None:
         row["deferred"] = f"{response.pending.conversation_id}/{response.pending.message_id}"
     row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}

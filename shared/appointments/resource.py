@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
+from shared.core import clock
 from shared.resources import fields, filters
 from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most
@@ -108,9 +109,9 @@ class Appointment(Resource):
 class AppointmentRow(ResourceRow):
     """An appointment's row."""
 
-    latest_at: NotRequired[int]
+    latest_at: NotRequired[clock.Instant]
     """The latest of the times that it had before, which its id continues a list from (`Collection.latest_time`)."""
-    latest_until: NotRequired[int]
+    latest_until: NotRequired[clock.Instant]
     """Until when `latest_at` counts: an hour after the appointment was last moved."""
 
 

@@ -11,10 +11,10 @@ from shared.core import clock
 
 @dataclass(frozen=True)
 class Stored:
-    """An object's key, and when it was last written (milliseconds)."""
+    """An object's key, and when it was last written."""
 
     key: str
-    modified_at: int
+    modified_at: clock.Instant
 
 
 def find(bucket: str, prefix: str = "") -> Iterator[Stored]:

@@ -18,11 +18,11 @@ from shared.core import clock
 from shared.store import table
 
 LIFETIME_MS = 5 * clock.MINUTE
-"""How long a webhook is expected (milliseconds); a run takes at most a minute."""
+"""How long a webhook is expected; a run takes at most a minute."""
 MAX_BODY = 64 * 1024
 """The longest body that is stored, in bytes."""
 VERDICT_WITHIN_MS = 8 * clock.SECOND
-"""How long the receiver waits for the verdict (milliseconds). A delivery times out after 15 seconds."""
+"""How long the receiver waits for the verdict. A delivery times out after 15 seconds."""
 POLL_S = 0.1
 """Seconds between two reads of a row."""
 _PK = "CANARY"
@@ -40,8 +40,8 @@ class Received:
 def expect() -> str:
     """Expect one webhook. Returns the token for its URL."""
     token = secrets.token_urlsafe(32)
-    expires_at = (clock.now() + LIFETIME_MS) // clock.SECOND
-    table.write([table.Put({"pk": _PK, "sk": _sk(token), "kind": "canary", "expires_at": expires_at})], _request())
+    row = {"pk": _PK, "sk": _sk(token), "kind": "canary"}
+    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + LIFETIME_MS)})], _request())
     return token
 
 

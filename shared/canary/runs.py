@@ -82,7 +82,7 @@ def _delete(api: _Api, customer: str) -> None:
     table.write([table.Delete(SCOPE.pk("deleted_customer"), customer, condition="")], uuid.uuid4().hex)
 
 
-def _await(token: str, until: int) -> receipts.Received:
+def _await(token: str, until: clock.Instant) -> receipts.Received:
     while clock.now() < until:
         webhook = receipts.received(token)
         if webhook is not None:

@@ -1,4 +1,4 @@
-"""The clock: the only source of wall-clock time. Instants are integer milliseconds since the Unix epoch, UTC."""
+"""The clock: the only source of wall-clock time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TypeAlias
+
+Instant: TypeAlias = int
+"""A point in time: milliseconds since the Unix epoch, UTC. The name of a duration says its unit: `_ms`, `_s`."""
+UnixSeconds: TypeAlias = int
+"""The same in seconds, where others ask for it: signatures, events, the time to live of a row."""
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -33,8 +39,8 @@ def use(source: Callable[[], float], sleep: Callable[[float], None]) -> None:
     _source, _sleep = source, sleep
 
 
-def now() -> int:
-    """The current instant (milliseconds)."""
+def now() -> Instant:
+    """The current instant."""
     return int(_source() * SECOND)
 
 
@@ -48,12 +54,12 @@ def scaled(seconds: float) -> int:
     return int(seconds * SECOND / float(os.environ.get("SPEED") or 1))
 
 
-def iso(instant: int) -> str:
+def iso(instant: Instant) -> str:
     """The instant as `YYYY-MM-DDTHH:MM:SS.mmmZ` (promises 1)."""
     return (_EPOCH + timedelta(milliseconds=instant)).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def local(instant: int, zone: tzinfo) -> str:
+def local(instant: Instant, zone: tzinfo) -> str:
     """The instant as `YYYY-MM-DD HH:MM` in a time zone; in UTC if the zone cannot represent it."""
     moment = _EPOCH + timedelta(milliseconds=instant)
     # The first and last day of the calendar have no local time in some zones.
@@ -62,7 +68,7 @@ def local(instant: int, zone: tzinfo) -> str:
     return f"{moment:%Y-%m-%d %H:%M}"
 
 
-def parse(text: str) -> int:
+def parse(text: str) -> Instant:
     """The instant of an RFC 3339 date-time with a UTC offset, truncated to milliseconds. Raises ValueError."""
     if not _INPUT.fullmatch(text):
         raise ValueError("not an RFC 3339 date-time with a UTC offset")

@@ -16,12 +16,12 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TO_PYTHON = str.maketrans(_DIGITS, "0123456789abcdefghijklmnopqrstuv")
 
 
-def new(prefix: str, instant: int | None = None) -> str:
+def new(prefix: str, instant: clock.Instant | None = None) -> str:
     """A new random id, created at `instant` (milliseconds; default now)."""
     return prefix + _text((clock.now() if instant is None else instant), os.urandom(10))
 
 
-def derived(prefix: str, instant: int, *parts: object, order: int = 0) -> str:
+def derived(prefix: str, instant: clock.Instant, *parts: object, order: int = 0) -> str:
     """The id that these arguments determine, for resources that must not be created twice.
 
     Of two ids with the same instant, the one with the greater `order` sorts later.
@@ -35,12 +35,12 @@ def is_id(prefix: str, value: str) -> bool:
     return value.startswith(prefix) and _ULID.fullmatch(value, len(prefix)) is not None
 
 
-def instant(prefix: str, value: str) -> int:
-    """When the id was created (milliseconds)."""
+def instant(prefix: str, value: str) -> clock.Instant:
+    """When the id was created."""
     return _number(value[len(prefix) :]) >> 80
 
 
-def first_of(prefix: str, instant: int) -> str:
+def first_of(prefix: str, instant: clock.Instant) -> str:
     """The smallest id of an instant."""
     return prefix + _text(instant, bytes(10))
 
@@ -55,7 +55,7 @@ def after(prefix: str, value: str) -> str:
     return prefix + _ulid(min(_number(value[len(prefix) :]) + 1, 2**128 - 1))
 
 
-def _text(instant: int, tail: bytes) -> str:
+def _text(instant: clock.Instant, tail: bytes) -> str:
     return _ulid(max(0, min(instant, _LAST_INSTANT)) << 80 | int.from_bytes(tail, "big"))
 
 

@@ -44,7 +44,7 @@ class CustomerRow(ResourceRow):
 
 
 ERASURE_KEPT_MS = 100 * clock.DAY
-"""How long the row of an erasure is kept (milliseconds): longer than a change of the table can wait to become an event,
+"""How long the row of an erasure is kept: longer than a change of the table can wait to become an event,
 which is a day in the stream and 90 days in the bucket of failed batches."""
 
 CUSTOMERS: Collection[Customer, CustomerRow] = Collection(

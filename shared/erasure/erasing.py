@@ -47,9 +47,9 @@ SETTLES_S = 120
 """Seconds, scaled, after which every function has ended that began before the data was stopped. It is longer than the
 longest timeout of a function."""
 CALL_TAKES_MS = 10 * clock.SECOND
-"""When to try again while a call is under way (milliseconds)."""
+"""When to try again while a call is under way."""
 FILES_WITHIN_MS = clock.HOUR
-"""How long after the end of a live call Amazon Connect may store its files (milliseconds)."""
+"""How long after the end of a live call Amazon Connect may store its files."""
 _PAGE = 100
 _DELIVERIES = 90
 """The most deliveries that are deleted in one transaction with their event."""
@@ -58,9 +58,9 @@ StoredBatches = Callable[[], Iterable[StoredBatch]]
 
 
 class NotYet(Exception):
-    """The erasure must be run again, not before the instant `until` (milliseconds). The message says why."""
+    """The erasure must be run again, not before the instant `until`. The message says why."""
 
-    def __init__(self, until: int, reason: str) -> None:
+    def __init__(self, until: clock.Instant, reason: str) -> None:
         super().__init__(reason)
         self.until = until
 
@@ -84,8 +84,11 @@ def exists(scope: Scope, customer_id: str) -> bool:
 def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
     """Stop everything that could write the customer's data again. Raises NotYet until all of it has ended."""
     pk, sk = customers.erasure_key(scope, customer_id)
-    expires_at = (clock.now() + customers.ERASURE_KEPT_MS) // clock.SECOND
-    erasure = table.write_and_get(table.Update(pk, sk, set={"kind": "erasure", "expires_at": expires_at}, condition=""))
+    marks: dict[str, table.Value] = {
+        "kind": "erasure",
+        "expires_at": table.expiry(clock.now() + customers.ERASURE_KEPT_MS),
+    }
+    erasure = table.write_and_get(table.Update(pk, sk, set=marks, condition=""))
     stopped = _delete_customer(scope, customer_id)
     if stopped:
         yield "deleted the customer"

@@ -10,7 +10,7 @@ from shared.erasure.erasing import NotYet, StoredBatches
 from shared.erasure.ledger import Entry
 
 PATIENCE_MS = 5 * clock.MINUTE
-"""The longest time that a run waits (milliseconds)."""
+"""The longest time that a run waits."""
 
 
 def run(entries: Sequence[Entry], stored: StoredBatches, say: Callable[[str], None]) -> list[str]:

@@ -27,7 +27,7 @@ from shared.store.commit import retry_on_conflict
 from shared.store.keys import Scope
 
 REFUSAL_MEMORY_MS = 5 * clock.SECOND
-"""How long a container caches that a key is refused (milliseconds), even if its minute is used up for longer: a key
+"""How long a container caches that a key is refused, even if its minute is used up for longer: a key
 that was revoked meanwhile gets `api_key_revoked`."""
 _CACHED_KEYS = 1_000
 PREFIX = "key_"
@@ -112,7 +112,7 @@ def creation(
     plaintext: str | None = None,
     *,
     read_only: bool = False,
-    expires_at_ms: int | None = None,
+    valid_until: clock.Instant | None = None,
     replaces: str | None = None,
 ) -> Creation:
     """The writes that create a key of a project, for a transaction.
@@ -129,14 +129,14 @@ def creation(
     facts = {"label": label, "created_at": created_at, "livemode": livemode, "last_four": plaintext[-4:]}
     owner = {"project_id": project_id, "project_name": project["name"]}
     # Not `expires_at`, which would have DynamoDB delete the row: an expired key is known as such.
-    terms = {"read_only": read_only or None, "valid_until": expires_at_ms, "replaces": replaces}
+    terms = {"read_only": read_only or None, "valid_until": valid_until, "replaces": replaces}
     row: table.Row = {"pk": f"KEY#{digest}", "sk": "key", "kind": "api_key", "key_id": key_id} | owner | facts
     row |= {name: value for name, value in terms.items() if value is not None}
     pointer = {"pk": f"P#{project_id}#keys", "sk": key_id, "kind": "api_key_of", "digest": digest} | facts
     return Creation(_of_row(row), plaintext, (table.Put(row), table.Put(pointer)))
 
 
-def rotation(project_id: int, key_id: str, valid_ms: int, expires_at_ms: int | None = None) -> Creation:
+def rotation(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Instant | None = None) -> Creation:
     """The writes that create a key in place of another one, which then expires within `valid_ms` milliseconds.
 
     The new key has the label, mode and rights of the other one. Raises LookupError for an unknown key,
@@ -147,7 +147,7 @@ def rotation(project_id: int, key_id: str, valid_ms: int, expires_at_ms: int | N
     if old.revoked_at or old.has_expired:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The key is not valid any more, so it cannot be replaced.")
     new = creation(
-        project_id, old.livemode, old.label, read_only=old.read_only, expires_at_ms=expires_at_ms, replaces=old.id
+        project_id, old.livemode, old.label, read_only=old.read_only, valid_until=valid_until, replaces=old.id
     )
     end = table.Update(
         row["pk"],
@@ -268,7 +268,7 @@ def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     return _Refusal(exceeded, now, min(window.until, now + REFUSAL_MEMORY_MS), window.until)
 
 
-def _refusal_code(row: table.Row, now: int) -> Code | None:
+def _refusal_code(row: table.Row, now: clock.Instant) -> Code | None:
     """Why the key of this row, empty if there is none, is not valid; None if it is."""
     if not row:
         return Code.API_KEY_INVALID
@@ -324,15 +324,15 @@ class _Refusal:
     """
 
     error: ApiError | LimitExceeded
-    since: int
-    until: int
-    resets_at: int = 0
+    since: clock.Instant
+    until: clock.Instant
+    resets_at: clock.Instant = 0
 
-    def holds(self, now: int) -> bool:
+    def holds(self, now: clock.Instant) -> bool:
         """Whether it is known at the instant `now`. The clock may have been set back to before `since`."""
         return self.since <= now < self.until
 
-    def error_at(self, now: int) -> ApiError | LimitExceeded:
+    def error_at(self, now: clock.Instant) -> ApiError | LimitExceeded:
         """The exception of a request at the instant `now`, a new one for each request."""
         if isinstance(self.error, ApiError):
             return ApiError(self.error.code)

@@ -32,10 +32,10 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Window:
-    """The window `name` (`second` or `minute`), whose limit is reached until the instant `until` (milliseconds)."""
+    """The window `name` (`second` or `minute`), whose limit is reached until the instant `until`."""
 
     name: str
-    until: int
+    until: clock.Instant
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Moment:
     `starts` if the row counts another minute, so that its counts restart.
     """
 
-    now: int
+    now: clock.Instant
     minute: int
     starts: bool
 
@@ -60,12 +60,12 @@ class Moment:
         return f"s{self.counted_at // clock.SECOND % 60}"
 
 
-def latest_minute(now: int) -> int:
+def latest_minute(now: clock.Instant) -> int:
     """The latest minute that a row may count at this instant."""
     return now // clock.MINUTE + 1
 
 
-def moment(now: int, counted: int | None) -> Moment:
+def moment(now: clock.Instant, counted: int | None) -> Moment:
     """When a request at the instant `now` is counted in a row that counts the minute `counted`, if it counts any."""
     minute = now // clock.MINUTE
     if counted is not None and minute <= counted <= latest_minute(now):

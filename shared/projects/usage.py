@@ -21,8 +21,8 @@ _MERGED = 50
 """The most rows that one transaction adds to the sum."""
 
 
-def row(scope: Scope, id: str, at: int, **amounts: Any) -> table.Row:
-    """The row of a turn or a call at the instant `at` (milliseconds). Its key is the `id`, so it counts once."""
+def row(scope: Scope, id: str, at: clock.Instant, **amounts: Any) -> table.Row:
+    """The row of a turn or a call at the instant `at`. Its key is the `id`, so it counts once."""
     return {"pk": _pk(scope, clock.iso(at)[:7]), "sk": id, "kind": "usage"} | amounts
 
 

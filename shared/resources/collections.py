@@ -23,7 +23,7 @@ from shared.store.keys import Scope
 _OWNER = "customer_id"
 """The field that names the customer of a resource."""
 _LATEST_MS = clock.HOUR
-"""How long a resource's id continues a list from a previous time of the resource (milliseconds)."""
+"""How long a resource's id continues a list from a previous time of the resource."""
 
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
@@ -257,8 +257,8 @@ class Collection(Generic[D, R]):
             attributes["sort_time"] = f"{doc[self.time_field]}#{doc['id']}"
         return attributes
 
-    def latest_time(self, row: table.Row) -> int:
-        """The latest time that a resource has had within the last hour, as far as its row tells (milliseconds).
+    def latest_time(self, row: table.Row) -> clock.Instant:
+        """The latest time that a resource has had within the last hour, as far as its row tells.
 
         Its id continues a list by time from there. So a client that received the resource at any of these times, and
         sends its id, misses no other resource (promises 3).

@@ -82,8 +82,8 @@ def phone(value: str) -> str:
     return number
 
 
-def instant(value: str) -> int:
-    """The instant of a date-time (milliseconds). Raises `datetime_invalid` as a PydanticCustomError."""
+def instant(value: str) -> clock.Instant:
+    """The instant of a date-time. Raises `datetime_invalid` as a PydanticCustomError."""
     try:
         return clock.parse(value)
     except ValueError as error:

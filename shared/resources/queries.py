@@ -201,7 +201,7 @@ def _created_second(param: str, text: str) -> tuple[int, int]:
     return second * clock.SECOND, (second + 1) * clock.SECOND
 
 
-def _instant(param: str, text: str) -> int:
+def _instant(param: str, text: str) -> clock.Instant:
     # A client may send an unescaped "+" in the query, which is decoded as a space.
     unescaped = re.sub(r" (\d\d:?\d\d)$", r"+\1", text)
     return int(_parse(param, unescaped, lambda value: ("", str(fields.instant(value))))[1])

@@ -74,6 +74,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 
+from shared.core import clock
 from shared.core.limits import MAX_DUE_SHARDS
 
 
@@ -135,6 +136,6 @@ def _due_shards() -> int:
     return int(os.environ["DUE_SHARDS"])
 
 
-def due(instant: int) -> str:
+def due(instant: clock.Instant) -> str:
     """An instant as a sort key of the due index."""
     return f"{instant:015d}"

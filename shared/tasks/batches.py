@@ -18,7 +18,7 @@ from shared.store import table
 RECORDS_AT_ONCE = 10
 """The stream records of a batch that are processed concurrently."""
 IN_ORDER_FOR_MS = clock.SECOND
-"""How long after it was sent (milliseconds) a message waits for the previous messages of its FIFO group."""
+"""How long after it was sent a message waits for the previous messages of its FIFO group."""
 LONGEST_BACKOFF_S = 60
 """The longest time, in seconds, until a failed message is received again."""
 DELETE_EVERY_S = 1.0
@@ -40,7 +40,7 @@ class QueueMessage:
     body: str
     queue: str
     receipt: str
-    sent_at: int
+    sent_at: clock.Instant
     receives: int
     group: str | None
 
@@ -143,7 +143,7 @@ def each_record(
     return found
 
 
-def in_order_for(sent_at: int) -> float:
+def in_order_for(sent_at: clock.Instant) -> float:
     """Seconds for which a message waits for the previous one of its FIFO group. `sent_at` is in milliseconds."""
     return max(0, sent_at + IN_ORDER_FOR_MS - clock.now()) / clock.SECOND
 

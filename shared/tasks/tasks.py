@@ -29,13 +29,13 @@ MAX_INTERVAL_S = 3600
 SWEEP_GRACE_S = 30
 """Seconds, scaled, after `due_at` from which `sweep` sends another wake-up."""
 MIN_GRACE_MS = 2 * clock.SECOND
-"""The shortest grace period (milliseconds): a wake-up needs this time to arrive, whatever `SPEED` is."""
+"""The shortest grace period: a wake-up needs this time to arrive, whatever `SPEED` is."""
 SWEEP_AHEAD_S = 75
 """Seconds before a step that is due much later from which `sweep`, which runs each minute, sends a delayed wake-up."""
 EARLY_MS = clock.SECOND
-"""How early a wake-up may arrive (milliseconds), because queues delay by whole seconds."""
+"""How early a wake-up may arrive, because queues delay by whole seconds."""
 MAX_LEASE_MS = 10 * clock.MINUTE
-"""A lease with more time left than this (milliseconds) comes from a host with a wrong clock, and counts as expired."""
+"""A lease with more time left than this comes from a host with a wrong clock, and counts as expired."""
 MAX_LOST_WORKERS = 3
 """The number of workers lost during one attempt of a delivery, or during a turn, after which it fails for good."""
 MAX_STEPS = 20
@@ -52,8 +52,8 @@ NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))
 class TaskRow(TypedDict, total=False):
     """The attributes of a row with a scheduled step. A row without one has no `due_at`."""
 
-    due_at: int
-    """When the next step is due (milliseconds)."""
+    due_at: clock.Instant
+    """When the next step is due."""
     due: str
     """Its place in the index `by_due`: the instant from which `sweep` sends wake-ups."""
     due_shard: str
@@ -62,8 +62,8 @@ class TaskRow(TypedDict, total=False):
     """The number of wake-ups that `sweep` has sent since the last step."""
     lease: str
     """The token of the worker that has claimed the row."""
-    lease_until: int
-    """When the lease expires (milliseconds)."""
+    lease_until: clock.Instant
+    """When the lease expires."""
     lost: int
     """The number of consecutive workers that failed or let their lease expire."""
 
@@ -96,23 +96,23 @@ class NotDue:
     wait_ms: int
 
 
-def due_attributes(sk: str, at_ms: int, grace_s: int = SWEEP_GRACE_S) -> dict[str, table.Value | None]:
-    """The attributes of a row whose next step is due at the instant `at_ms`. `sk` determines the shard of the index.
+def due_attributes(sk: str, at: clock.Instant, grace_s: int = SWEEP_GRACE_S) -> dict[str, table.Value | None]:
+    """The attributes of a row whose next step is due at the instant `at`. `sk` determines the shard of the index.
 
-    `grace_s` is the time after `at_ms`, in scaled seconds, at which `sweep` sends another wake-up.
+    `grace_s` is the time after `at`, in scaled seconds, at which `sweep` sends another wake-up.
     """
-    return {"due_at": at_ms, **woken_from(sk, at_ms + max(clock.scaled(grace_s), MIN_GRACE_MS))}
+    return {"due_at": at, **woken_from(sk, at + max(clock.scaled(grace_s), MIN_GRACE_MS))}
 
 
-def woken_from(sk: str, at_ms: int) -> dict[str, table.Value | None]:
-    """The attributes of a row for which `sweep` sends the next wake-up from the instant `at_ms`."""
-    return {"due": due(at_ms), "due_shard": due_shard(sk), "wake_ups": None}
+def woken_from(sk: str, at: clock.Instant) -> dict[str, table.Value | None]:
+    """The attributes of a row for which `sweep` sends the next wake-up from the instant `at`."""
+    return {"due": due(at), "due_shard": due_shard(sk), "wake_ups": None}
 
 
-def new_claim(row: R, until_ms: int) -> Claim[R]:
-    """A claim on a new row until the instant `until_ms`. The caller inserts the claim's `row`, which has the lease."""
+def new_claim(row: R, until: clock.Instant) -> Claim[R]:
+    """A claim on a new row until the instant `until`. The caller inserts the claim's `row`, which has the lease."""
     token = uuid.uuid4().hex
-    return Claim(cast("R", {**row, "lease": token, "lease_until": until_ms}), token)
+    return Claim(cast("R", {**row, "lease": token, "lease_until": until}), token)
 
 
 def is_free(row: Mapping[str, Any]) -> bool:
@@ -120,15 +120,15 @@ def is_free(row: Mapping[str, Any]) -> bool:
     return "due_at" in row and row["due_at"] <= clock.now() and not _is_leased(row)
 
 
-def claim_row(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
-    """Claim the row until the instant `until_ms`, if its work is due and no worker has a lease that has not expired.
+def claim_row(pk: str, sk: str, until: clock.Instant) -> Claim[R] | NotDue | None:
+    """Claim the row until the instant `until`, if its work is due and no worker has a lease that has not expired.
 
     A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
     the row has no scheduled step, or another worker's lease has not expired. Makes one write in the common case.
     From then on, log lines and writes name the API request that caused the work.
     """
     now, token = clock.now(), uuid.uuid4().hex
-    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until_ms}
+    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
     free = "due_at <= :now AND attribute_not_exists(lease)"
     claimed: Claim[R] | None
     claimed, old = _try_to_claim(table.Update(pk, sk, set=lease, condition=free, values={":now": now}), token)
@@ -156,7 +156,7 @@ def _try_to_claim(write: table.Update, token: str) -> tuple[Claim[R] | None, tab
         return Claim(cast("R", failed.old), token), None
 
 
-def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim[R] | None:
+def claim_soon(pk: str, sk: str, until: Callable[[], clock.Instant]) -> Claim[R] | None:
     """Claim the row like `claim_row`; if its wake-up arrived a little early, wait until the work is due.
 
     `until` returns the instant at which the lease is to expire. None if the row's work is not due soon either.
@@ -199,7 +199,7 @@ def release(claim: Claim[Any], changes: Attributes | None = None, *, failed: boo
         save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)
 
 
-def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim[R]], None]) -> int | None:
+def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim[R]], None]) -> clock.Instant | None:
     """Run all steps of a row that are due, each under a claim of `lease_ms` milliseconds.
 
     Returns the instant of the next step, for which the caller sends a wake-up; None if the row has no step, or the

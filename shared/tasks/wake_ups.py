@@ -42,9 +42,9 @@ class WakeUp:
         return {"pk": self.pk, "sk": self.sk}
 
 
-def delay_until(at_ms: int) -> int:
-    """The delay, in whole seconds, of a message for the instant `at_ms`; at most the longest that SQS supports."""
-    return min(max(0, round((at_ms - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY_S)
+def delay_until(at: clock.Instant) -> int:
+    """The delay, in whole seconds, of a message for the instant `at`; at most the longest that SQS supports."""
+    return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY_S)
 
 
 def send(queue: str, wake_ups: Sequence[WakeUp]) -> None:
@@ -72,10 +72,10 @@ def send_within(seconds: float, queue: str, wake_ups: Sequence[WakeUp]) -> None:
         logger().warning("wake-up late", extra={"queue": queue, "rows": [wake_up.sk for wake_up in wake_ups]})
 
 
-def wait(machine: str, name: str, due_ms: int, wake_up: WakeUp) -> None:
-    """Start a state machine that sends the wake-up at the instant `due_ms`. One for each name at most. Best effort."""
+def wait(machine: str, name: str, due_at: clock.Instant, wake_up: WakeUp) -> None:
+    """Start a state machine that sends the wake-up at the instant `due_at`. One for each name at most. Best effort."""
     # A state machine may wait in whole seconds. Rounding up prevents an early wake-up.
-    at = -(-due_ms // clock.SECOND) * clock.SECOND
+    at = -(-due_at // clock.SECOND) * clock.SECOND
     execution_input = {"due_at": clock.iso(at), "group": wake_up.group, "message": json.dumps(wake_up.message)}
     start(machine, name, execution_input)
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from shared.core import clock
+
 
 class SessionCallStatus(StrEnum):
     """The status of a call (promises 7)."""
@@ -143,8 +145,8 @@ class Ending:
 class ContactState:
     """The state of a call by its carrier. Instants are milliseconds; `ending` is None until the call has ended."""
 
-    answered_at: int | None
-    ended_at: int | None
+    answered_at: clock.Instant | None
+    ended_at: clock.Instant | None
     ending: Ending | None
 
 

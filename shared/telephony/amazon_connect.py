@@ -175,9 +175,9 @@ class ContactEvent:
     contact_id: str
     event_type: str
     by_api: bool
-    initiated_at: int | None
-    answered_at: int | None
-    ended_at: int | None
+    initiated_at: clock.Instant | None
+    answered_at: clock.Instant | None
+    ended_at: clock.Instant | None
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ def _code(error: ClientError) -> str:
     return str(error.response["Error"]["Code"])
 
 
-def _instant(value: object) -> int | None:
+def _instant(value: object) -> clock.Instant | None:
     """The instant of a datetime or an RFC 3339 text; None if it is malformed or unset, which includes 1970."""
     if isinstance(value, str):
         try:

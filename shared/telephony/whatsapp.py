@@ -64,9 +64,9 @@ class PermissionReply:
     phone: str = field(repr=False)
     """E.164, from Meta's id of the user. In Brazil and Mexico its digits can differ from the phone that was asked."""
     accepted: bool
-    at: int
+    at: clock.Instant
     """When the user decided, by Meta's clock."""
-    until: int | None
+    until: clock.Instant | None
     """When an accepted permission ends. None for a permanent one, and for a refusal."""
     message_id: str
     context_id: str | None
@@ -282,7 +282,7 @@ def _matched(pattern: re.Pattern[str], value: Any) -> str | None:
     return value if isinstance(value, str) and pattern.fullmatch(value) else None
 
 
-def _instant(value: Any) -> int | None:
+def _instant(value: Any) -> clock.Instant | None:
     """Unix seconds, a number or its text, as milliseconds; None for anything else, and for times up to 1970."""
     if type(value) is not int and _matched(_SECONDS, value) is None:
         return None

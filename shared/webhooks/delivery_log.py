@@ -21,15 +21,15 @@ _MOST_READ = 300
 
 @dataclass(frozen=True)
 class Filter:
-    """The deliveries with a status, and of an event type or a wildcard, between two instants (milliseconds).
+    """The deliveries with a status, and of an event type or a wildcard, between two instants.
 
     The time is that of the event, or of the manual retry. `until` is exclusive.
     """
 
     status: str = ""
     type: str = ""
-    since: int = 0
-    until: int = clock.LAST + 1
+    since: clock.Instant = 0
+    until: clock.Instant = clock.LAST + 1
 
     def passes(self, one: Delivery) -> bool:
         """Whether the delivery has the status and the type."""

@@ -23,7 +23,7 @@ from shared.store import table
 from shared.store.keys import Scope, scope_of
 
 RETENTION_MS = 30 * clock.DAY
-"""How long events and deliveries can be retrieved (milliseconds)."""
+"""How long events and deliveries can be retrieved."""
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     f"{kind}.*": tuple(type for type in EVENT_TYPES if type.startswith(f"{kind}."))
     for kind in dict.fromkeys(type.split(".")[0] for type in EVENT_TYPES)
@@ -71,7 +71,7 @@ class EventRow(TypedDict):
     kind: str
     doc: str
     """The event as the JSON text that every receiver gets."""
-    expires_at: int
+    expires_at: clock.UnixSeconds
     retries: NotRequired[int]
     """The number of manual retries of its deliveries."""
 
@@ -103,7 +103,7 @@ class NewEvent:
     scope: Scope
     id: str
     type: str
-    instant: int
+    instant: clock.Instant
     object_id: str
     doc: str
     customer_id: str | None = None
@@ -113,7 +113,7 @@ class NewEvent:
         """The event's row."""
         row = {"pk": self.scope.pk(EVENTS.kind), "sk": self.id, "kind": EVENTS.kind, "doc": self.doc}
         index = EVENTS.index(self.scope, json.loads(self.doc))
-        return row | index | {"expires_at": (self.instant + RETENTION_MS) // clock.SECOND}
+        return row | index | {"expires_at": table.expiry(self.instant + RETENTION_MS)}
 
 
 def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
@@ -142,9 +142,9 @@ def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
 
 
 def build(
-    scope: Scope, id: str, type: str, instant: int, after: Mapping[str, Any], before: Mapping[str, Any] | None
+    scope: Scope, id: str, type: str, instant: clock.Instant, after: Mapping[str, Any], before: Mapping[str, Any] | None
 ) -> NewEvent:
-    """An event of this type for a resource that changed from `before` to `after` at `instant` (milliseconds)."""
+    """An event of this type for a resource that changed from `before` to `after` at `instant`."""
     data: EventData = {"object": dict(after)}
     if before is not None:
         data["previous_attributes"] = {

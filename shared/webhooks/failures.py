@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from shared.core import ids
+from shared.core import clock, ids
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks.deliveries import commands
@@ -35,12 +35,12 @@ def page(
     scope: Scope,
     endpoint_ids: Sequence[str],
     limit: int,
-    since: int = 0,
+    since: clock.Instant = 0,
     starting_after: str | None = None,
     *,
     retrying: bool = False,
 ) -> Page:
-    """The failed deliveries to these endpoints of events and replays since an instant (milliseconds), newest first.
+    """The failed deliveries to these endpoints of events and replays since an instant, newest first.
 
     With `retrying`, those that wait for a later attempt. A `starting_after` that is not the id of a
     delivery counts as absent. A page may be short, but has a cursor then.
@@ -71,7 +71,7 @@ def read(entries: Sequence[table.Row]) -> list[DeliveryRow]:
     return [cast("DeliveryRow", row) for row in table.rows_of(entries) if "f1" in row]
 
 
-def count(scope: Scope, endpoint_id: str, most: int, since: int = 0) -> int:
+def count(scope: Scope, endpoint_id: str, most: int, since: clock.Instant = 0) -> int:
     """The number of failed deliveries to an endpoint since an instant, counted up to `most`."""
     partition, least = deliveries.failed_partition(scope, endpoint_id), ids.first_of(DELIVERIES.prefix, since)
     found = 0

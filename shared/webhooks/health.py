@@ -34,15 +34,15 @@ person sees it, and a client that enables it again and again does not flood the 
 NOTICE_SECONDS = 2
 """How long an attempt waits for SNS at most. Other deliveries of the batch wait for it."""
 SLOW_ATTEMPT_MS = 5 * clock.SECOND
-"""The duration from which an attempt counts as slow (milliseconds)."""
+"""The duration from which an attempt counts as slow."""
 SLOW_ATTEMPTS = 3
 """The slow attempts in a row after which an endpoint is slow."""
 SLOW_FOR_MS = 60 * clock.SECOND
-"""How long the mark of a slow endpoint lasts (milliseconds). A slow attempt renews it if less than half is left."""
+"""How long the mark of a slow endpoint lasts. A slow attempt renews it if less than half is left."""
 BEHIND_MS = clock.SECOND // 2
-"""How long a first attempt waits in its queue (milliseconds) before its endpoint counts as busy."""
+"""How long a first attempt waits in its queue before its endpoint counts as busy."""
 BUSY_FOR_MS = 10 * clock.MINUTE
-"""How long the mark of a busy endpoint lasts (milliseconds). A first attempt that waited renews it if less than half is
+"""How long the mark of a busy endpoint lasts. A first attempt that waited renews it if less than half is
 left."""
 
 
@@ -194,7 +194,7 @@ def mark(endpoint: Snapshot, outcome: Outcome, arrival: Arrival) -> dict[str, ta
     return changes
 
 
-def _after_quick(endpoint: Snapshot, arrival: Arrival, now: int) -> dict[str, table.Value | None]:
+def _after_quick(endpoint: Snapshot, arrival: Arrival, now: clock.Instant) -> dict[str, table.Value | None]:
     if endpoint.hanging:
         return {"timeouts": None, "slow_until": now + SLOW_FOR_MS}
     changes: dict[str, table.Value | None] = {}

@@ -34,7 +34,7 @@ FIRST, LATER, SLOW, HANGING = "deliveries", "retries", "slow_deliveries", "hangi
 MANUAL = "manual_deliveries"
 
 PROBE_EVERY_MS = 20 * clock.SECOND
-"""The interval (milliseconds) in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
+"""The interval in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
 PUT_OFF_S = (90, 24 * 3600)
 """The shortest and the longest time (seconds, scaled) for which a delivery to a hanging endpoint is put off. Between
 them, it is put off for twice the time that it is late, like the waits of the retry schedule. The shortest leaves
@@ -63,7 +63,7 @@ class Arrival:
     queue: str | None
     """The queue; None for one that is none of these."""
     waited_ms: int
-    """How long it waited there (milliseconds)."""
+    """How long it waited there."""
 
 
 def first(endpoint: Snapshot, object_id: str) -> Destination:
@@ -92,10 +92,10 @@ def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Destinati
     return None
 
 
-def put_off_until(due_at_ms: int) -> int:
-    """The instant until which a delivery to a hanging endpoint is put off that was due at `due_at_ms`."""
+def put_off_until(due_at: clock.Instant) -> clock.Instant:
+    """The instant until which a delivery to a hanging endpoint is put off that was due at `due_at`."""
     now, (least, most) = clock.now(), map(clock.scaled, PUT_OFF_S)
-    return now + min(max(least, 2 * (now - due_at_ms)), most)
+    return now + min(max(least, 2 * (now - due_at)), most)
 
 
 def _probe() -> str:

@@ -29,7 +29,7 @@ from shared.webhooks.endpoints import resource as endpoints
 
 KIND, QUEUE = "replay", "replays"
 LEASE_MS = 50 * clock.SECOND
-"""The lease of a worker (milliseconds). A step of `MOST_AT_ONCE` retries takes a few seconds."""
+"""The lease of a worker. A step of `MOST_AT_ONCE` retries takes a few seconds."""
 MOST_AT_ONCE = 25
 """The most deliveries that one step retries."""
 LONGEST_WAIT_S = 60
@@ -85,7 +85,7 @@ class ReplayRow(tasks.TaskRow):
 
     pk: str
     sk: str
-    since_instant: int
+    since_instant: clock.Instant
     last_id: str
     """The latest delivery id that is replayed: later failures are not."""
     total_count: int
@@ -149,7 +149,7 @@ def find(scope: Scope, endpoint_ids: Sequence[str]) -> dict[str, Replay]:
     return {row["sk"]: _of_row(cast("ReplayRow", row)) for row in rows.values()}
 
 
-def start(scope: Scope, endpoint_id: str, since_ms: int, who: str) -> Change[None]:
+def start(scope: Scope, endpoint_id: str, since: clock.Instant, who: str) -> Change[None]:
     """Start a replay of the deliveries that have failed since an instant.
 
     `who` is the person who starts it. Raises `resource_not_found` or `webhook_endpoint_disabled`. The writes raise
@@ -164,15 +164,15 @@ def start(scope: Scope, endpoint_id: str, since_ms: int, who: str) -> Change[Non
         "pk": pk,
         "sk": sk,
         "kind": KIND,
-        "since_instant": since_ms,
+        "since_instant": since,
         # Later failures, such as those of the replay itself, are not replayed again.
         "last_id": ids.before(DELIVERIES.prefix, ids.first_of(DELIVERIES.prefix, now + 1)),
-        "total_count": failures.count(scope, endpoint_id, MOST_COUNTED, since_ms),
+        "total_count": failures.count(scope, endpoint_id, MOST_COUNTED, since),
         "replayed_count": 0,
         "skipped_count": 0,
         "started_on": clock.iso(now),
         "started_by": who,
-        "expires_at": (now + RETENTION_MS) // clock.SECOND,
+        "expires_at": table.expiry(now + RETENTION_MS),
         **tasks.due_attributes(sk, now),
     }
     put = table.Put(

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from shared.aws import services
+from shared.core import clock
 
 PREFIX = "whsec_"
 PREFIX_CHARACTERS = 13
@@ -50,8 +51,8 @@ def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
     return base64.b64decode(services.kms().call("Decrypt", parameters)["Plaintext"]).decode()
 
 
-def headers(secrets: Sequence[str], event_id: str, body: bytes, now: int) -> Mapping[str, str]:
-    """The headers that authenticate a delivery with each of these secrets. `now` is in Unix seconds.
+def headers(secrets: Sequence[str], event_id: str, body: bytes, now: clock.UnixSeconds) -> Mapping[str, str]:
+    """The headers that authenticate a delivery with each of these secrets.
 
     The key of `Service-Signature` is the text of a secret. The key of the Standard Webhooks signature is the bytes
     that the secret encodes.

@@ -52,9 +52,9 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Hour(Attempts):
-    """The attempts of an hour that begins at the instant `since` (milliseconds)."""
+    """The attempts of an hour that begins at the instant `since`."""
 
-    since: int
+    since: clock.Instant
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_wake_up_comes_fro
 
 def test_an_attempt_to_a_slow_endpoint_is_made_from_the_queue_of_slow_or_hanging_ones() -> None:
     for queue in (queues.FIRST, queues.LATER, None):
-        assert decided(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off_until_ms=None)
+        assert decided(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off_until=None)
     for queue in (queues.SLOW, queues.HANGING):
         assert isinstance(decided(SLOW, queue), Send)
 
@@ -75,7 +75,7 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
     probe = str(NOW // queues.PROBE_EVERY_MS)
     for queue in (queues.FIRST, queues.LATER, queues.SLOW, None):
         expected = Move(
-            Destination(queues.HANGING, "whk_1", once=probe), put_off_until_ms=NOW + queues.PUT_OFF_S[0] * 1000
+            Destination(queues.HANGING, "whk_1", once=probe), put_off_until=NOW + queues.PUT_OFF_S[0] * 1000
         )
         assert decided(HANGING, queue) == expected
     assert isinstance(decided(HANGING, queues.HANGING), Send)
@@ -84,7 +84,7 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
 @pytest.mark.parametrize("trigger", ["manual", "test"])
 def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigger: str) -> None:
     asked = claimed(trigger=trigger)
-    assert decided(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until_ms=None)
+    assert decided(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until=None)
     assert decided(HANGING, queues.MANUAL, asked, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
     assert isinstance(decided(SLOW, queues.MANUAL, asked), Send)
     assert decided(HANGING, queues.LATER, claimed(2, trigger=trigger)) == decided(HANGING, queues.LATER)

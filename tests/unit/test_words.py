@@ -21,6 +21,8 @@ _READ = (
 )
 _FOR_CLIENTS = ROOT / "shared/docs/content"
 """Pages for clients, to whom our words mean nothing, so that theirs are not refused."""
+_INSTANT = re.compile(r"(?:^|_)(?:at|until|since|now|instant)$")
+"""Names of instants, which have the type `Instant` or `UnixSeconds` (`shared/core/clock.py`)."""
 _WORD = re.compile(rf"(?<![A-Za-z])({'|'.join(INSTEAD)})s?(?![A-Za-z])", re.IGNORECASE)
 
 
@@ -57,3 +59,19 @@ def test_code_documents_and_pages_use_the_words_of_the_list() -> None:
         if (word := _WORD.search(text))
     ]
     assert not refused, "\n".join(refused)
+
+
+def test_an_instant_has_the_type_instant() -> None:
+    bare = []
+    for path in (*(ROOT / "functions").rglob("*.py"), *(ROOT / "shared").rglob("*.py")):
+        if path.parent.name in ("agent", "calls", "consent", "conversations", "live"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case (
+                    ast.arg(arg=name, annotation=ast.expr() as type)
+                    | ast.AnnAssign(target=ast.Name(id=name), annotation=type)
+                ):
+                    if _INSTANT.search(name) and re.search(r"\bint\b", ast.unparse(type)):
+                        bare.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}: {ast.unparse(type)}")
+    assert not bare, "\n".join(bare)

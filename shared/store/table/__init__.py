@@ -16,6 +16,7 @@ from shared.store.table.encoding import decode as decode
 from shared.store.table.encoding import encode as encode
 from shared.store.table.reads import ReadAhead as ReadAhead
 from shared.store.table.reads import SharedReads as SharedReads
+from shared.store.table.reads import expiry as expiry
 from shared.store.table.reads import get as get
 from shared.store.table.reads import get_many as get_many
 from shared.store.table.reads import is_expired as is_expired

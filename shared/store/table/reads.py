@@ -55,6 +55,11 @@ def _get_item(pk: str, sk: str) -> dict[str, Any]:
     return {"TableName": os.environ["TABLE_NAME"], "Key": key(pk, sk), "ConsistentRead": True}
 
 
+def expiry(at: clock.Instant) -> clock.UnixSeconds:
+    """The attribute `expires_at` of a row that expires at this instant."""
+    return at // clock.SECOND
+
+
 def is_expired(row: Row) -> bool:
     """Whether the row has expired. DynamoDB deletes expired rows later."""
     return "expires_at" in row and row["expires_at"] <= clock.now() // clock.SECOND

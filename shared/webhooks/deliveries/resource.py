@@ -27,7 +27,7 @@ from shared.webhooks.events import EVENTS, NewEvent
 DELIVERY_GRACE_S = 60
 """Seconds, scaled, after the due time of an attempt from which `sweep` sends another wake-up."""
 OVERDUE_MS = 2 * clock.SECOND
-"""How long after its time (milliseconds) an attempt is usually made at the latest: a state machine waits up to a second
+"""How long after its time an attempt is usually made at the latest: a state machine waits up to a second
 longer."""
 
 
@@ -158,9 +158,9 @@ class DeliveryRow(tasks.TaskRow):
     """The endpoint's id."""
     generation: int
     """The endpoint's generation at the delivery's creation."""
-    expires_at: int
-    put_off_until: NotRequired[int]
-    """When a put-off attempt is planned (milliseconds), which is due already. Absent if it has not been put off."""
+    expires_at: clock.UnixSeconds
+    put_off_until: NotRequired[clock.Instant]
+    """When a put-off attempt is planned, which is due already. Absent if it has not been put off."""
     test: NotRequired[bool]
     """Whether it is a manual retry of a test event. Absent for all others."""
     f2: NotRequired[str]
@@ -305,7 +305,7 @@ def new_row(
         "endpoint": endpoint_id,
         "f2": endpoint_partition(event.scope, endpoint_id),
         "generation": endpoint.generation,
-        "expires_at": (now + events.RETENTION_MS) // clock.SECOND,
+        "expires_at": table.expiry(now + events.RETENTION_MS),
     }
     if not endpoint.doc["enabled"]:
         return {**row, "doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
@@ -373,7 +373,7 @@ def event_of(scope: Scope, delivery_id: str) -> str | None:
     return next((json.loads(row["doc"])["event_id"] for row in found.values()), None)
 
 
-def _automatic_id(instant: int, event_id: str, endpoint_id: str) -> str:
+def _automatic_id(instant: clock.Instant, event_id: str, endpoint_id: str) -> str:
     return ids.derived(DELIVERIES.prefix, instant, event_id, endpoint_id)
 
 
@@ -383,12 +383,12 @@ def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
     return {**ended, "error_code": DeliveryError.ENDPOINT_DISABLED} if status == DeliveryStatus.CANCELED else ended
 
 
-def put_off(scope: Scope, row: DeliveryRow, until_ms: int) -> dict[str, table.Value | None]:
-    """The attributes of a delivery that is put off until the instant `until_ms`."""
+def put_off(scope: Scope, row: DeliveryRow, until: clock.Instant) -> dict[str, table.Value | None]:
+    """The attributes of a delivery that is put off until the instant `until`."""
     listed = {} if is_test(row) else {"f1": retrying_partition(scope, row["endpoint"])}
     return {
-        "put_off_until": until_ms,
-        **tasks.woken_from(row["sk"], until_ms - clock.scaled(tasks.SWEEP_AHEAD_S)),
+        "put_off_until": until,
+        **tasks.woken_from(row["sk"], until - clock.scaled(tasks.SWEEP_AHEAD_S)),
         **listed,
     }
 
@@ -410,6 +410,6 @@ def close(row: DeliveryRow, endpoint: Snapshot | None) -> Delivery:
     return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(waits_since_ms)))
 
 
-def planned_at(row: DeliveryRow) -> int:
-    """When the next attempt of a delivery is planned (milliseconds)."""
+def planned_at(row: DeliveryRow) -> clock.Instant:
+    """When the next attempt of a delivery is planned."""
     return row["put_off_until"] if "put_off_until" in row else row["due_at"]

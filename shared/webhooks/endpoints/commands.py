@@ -110,7 +110,7 @@ def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhook
     # The row loses both secrets.
     doc: WebhookEndpoint = {**record.doc, "previous_secret_expires_at": None}
     doc["disabled_at"] = doc["disabled_at"] or clock.iso(now)
-    kept = {"secret": b"-", "expires_at": (now + _TOMBSTONE_MS) // clock.SECOND, **_next_generation(record.row, now)}
+    kept = {"secret": b"-", "expires_at": table.expiry(now + _TOMBSTONE_MS), **_next_generation(record.row, now)}
     count = table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, expressions=("n = n - :one",), values={":one": 1})
     deleted: DeletedWebhookEndpoint = {"id": doc["id"], "object": "webhook_endpoint", "deleted": True}
     return Change(deleted, [*WEBHOOK_ENDPOINTS.move_to_deleted(scope, record, doc, kept), count])
@@ -144,9 +144,9 @@ def _replace(
     return WEBHOOK_ENDPOINTS.replace(scope, record, endpoint, internal)
 
 
-def _next_generation(row: WebhookEndpointRow, now_ms: int) -> dict[str, table.Value]:
+def _next_generation(row: WebhookEndpointRow, now: clock.Instant) -> dict[str, table.Value]:
     """The attributes that end the current generation now. The ends of the last `_GENERATIONS` are stored."""
     generation = row["generation"]
-    closed = {**row.get("closed", {}), str(generation): now_ms}
+    closed = {**row.get("closed", {}), str(generation): now}
     latest = sorted(closed.items(), key=lambda item: int(item[0]))[-_GENERATIONS:]
     return {"generation": generation + 1, "closed": dict(latest)}

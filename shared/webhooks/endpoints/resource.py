@@ -150,17 +150,17 @@ class WebhookEndpointRow(ResourceRow):
     generation: int
     """The number of times that the endpoint was disabled or deleted."""
     closed: NotRequired[dict[str, int]]
-    """The end of each earlier generation (milliseconds), by its number."""
+    """The end of each earlier generation, by its number."""
     slow_attempts: NotRequired[int]
     """Slow attempts in a row, counted up to the number that makes the endpoint slow."""
     timeouts: NotRequired[int]
     """Timeouts in a row, counted up to the number that makes the endpoint hanging."""
-    slow_until: NotRequired[int]
-    """Present while the endpoint counts as slow. A quick attempt after this instant (milliseconds) removes it."""
-    busy_until: NotRequired[int]
-    """Until when the endpoint counts as busy (milliseconds)."""
-    failing_since: NotRequired[int]
-    """The end of the first failed attempt since the last success (milliseconds). Absent after a success."""
+    slow_until: NotRequired[clock.Instant]
+    """Present while the endpoint counts as slow. A quick attempt after this instant removes it."""
+    busy_until: NotRequired[clock.Instant]
+    """Until when the endpoint counts as busy."""
+    failing_since: NotRequired[clock.Instant]
+    """The end of the first failed attempt since the last success. Absent after a success."""
     noticed: NotRequired[bool]
     """A notice has said that the endpoint is failing. Absent after a success."""
 
@@ -185,9 +185,9 @@ class Snapshot:
     deleted: bool
     slow_attempts: int
     timeouts: int
-    slow_until: int | None
-    busy_until: int
-    failing_since: int | None
+    slow_until: clock.Instant | None
+    busy_until: clock.Instant
+    failing_since: clock.Instant | None
     noticed: bool
     version: int
     secrets: tuple[bytes, ...]
