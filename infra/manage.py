@@ -10,6 +10,7 @@
     consents revoke PROJECT PHONE --mode test|live     stops calls on WhatsApp to this number
     conversations resume PROJECT CONVERSATION --mode test|live     gives a handed-off conversation back to the agent
     customers erase PROJECT CUSTOMER --mode test|live     removes a person for good, with all its data
+    customers export PROJECT CUSTOMER --mode test|live     prints all that is kept about a person, as JSON
     customers erase --from-ledger     after a restore, erases again everyone in the ledger
     search fill PROJECT --mode test|live     makes search rows for customers and appointments that have none
     search empty PROJECT --mode test|live    deletes all search rows, once the stage has them no more
@@ -481,6 +482,25 @@ def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
         print("nothing to do: this conversation is not handed to a person")
 
 
+def _export_customer(stage: Stage, options: argparse.Namespace) -> None:
+    import uuid
+
+    from shared.admin import audit
+    from shared.core.errors import ApiError
+    from shared.erasure import access
+    from shared.store import table
+
+    scope = _scope(options)
+    try:
+        found = access.document(access.parts(scope, options.customer))
+    except ApiError as error:
+        raise LookupError(error.message) from None
+    actor = audit.operator()
+    entry = audit.entry(options.project, actor, "customer.exported", options.customer, livemode=scope.livemode)
+    table.write([entry], uuid.uuid4().hex)
+    print(json.dumps(found, indent=2, ensure_ascii=False))
+
+
 def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:
     from shared.erasure import erasing, ledger, runs
 
@@ -707,8 +727,14 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument("--mode", choices=("test", "live"), required=True)
     resume.set_defaults(command=_resume_conversation)
 
-    customers = groups.add_parser("customers", help="remove a person for good")
-    erase = customers.add_subparsers(required=True).add_parser("erase")
+    customers = groups.add_parser("customers", help="export what is kept about a person, or remove it for good")
+    of_customer = customers.add_subparsers(required=True)
+    export = of_customer.add_parser("export")
+    export.add_argument("project", type=int)
+    export.add_argument("customer")
+    export.add_argument("--mode", choices=("test", "live"), required=True)
+    export.set_defaults(command=_export_customer)
+    erase = of_customer.add_parser("erase")
     erase.add_argument("project", type=int, nargs="?")
     erase.add_argument("customer", nargs="?")
     erase.add_argument("--mode", choices=("test", "live"), help="required with a customer")

@@ -12,10 +12,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import forms, lists, names, times, today
+from functions.admin import exports, forms, lists, names, times, today
 from functions.admin.find import SHOWN, customers
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
-from shared.admin.members import MEMBER, VIEWER
+from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.agent_settings import hours
 from shared.appointments import commands as appointments
 from shared.appointments.resource import (
@@ -44,20 +44,28 @@ _EXAMINED = 100
 """The appointments of the day before a new time, and until its end, that it is compared with."""
 _LONGEST_MS = clock.DAY
 _NAMED_OVERLAPS = 3
+_FILTERS = ("status", "customer_id", "since", "until")
 _AUDITED = ("status", "appointment_at")
 """The fields whose values the audit trail contains. The others may be personal data."""
 
 
 def show_all(visit: InProject) -> Response:
     """List the appointments: by their time if a day is chosen, otherwise the newest first."""
-    wanted = lists.wanted(visit, "status", "customer_id", "since", "until")
+    wanted = lists.wanted(visit, *_FILTERS)
     return lists.show(
         visit,
         SECTION,
         wanted,
         lambda: lists.read(visit, APPOINTMENTS, _parameters(visit, wanted)),
         statuses=[*AppointmentStatus],
+        most=exports.MOST,
     )
+
+
+def export(visit: InProject) -> Response:
+    """The listed appointments as CSV."""
+    wanted = {name: visit.form.get(name, "").strip() for name in _FILTERS}
+    return exports.of_list(visit, APPOINTMENTS, Appointment.__annotations__, wanted, _parameters(visit, wanted))
 
 
 def show(visit: InProject) -> Response:
@@ -290,6 +298,7 @@ def _cancel_form(visit: InProject, error: ApiError | None = None) -> Response:
 _ONE = f"{PROJECT}/{SECTION}/{{id}}"
 PAGES = (
     Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
     Page(f"{PROJECT}/{SECTION}/new", get=View(choose_customer, MEMBER)),
     Page(f"{PROJECT}/customers/{{id}}/new_appointment", get=View(ask_to_create, MEMBER), post=View(create, MEMBER)),
     Page(_ONE, get=View(show, VIEWER)),

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import lists, names, words
+from functions.admin import exports, lists, names, words
 from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin import audit, members
 from shared.admin.audit import Entry, Filter
 from shared.admin.members import OWNER, VIEWER
 from shared.core.errors import ApiError
-from shared.pages import SECURITY
 from shared.projects import api_keys
-from shared.resources import fields
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.webhooks.endpoints import resource as endpoints
 
 SECTION = "audit_trail"
-MOST_EXPORTED = 5_000
-"""The entries of an export, of which a response has room for more than twice as many."""
 KINDS = tuple(dict.fromkeys(action.partition(".")[0] for action in words.ACTION))
 _FILTERS = ("who", "kind", "since", "until")
 _COLUMNS = ("id", "at", "who", "ip", "request_id", "action", "target", "livemode", "before", "after")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""The first characters of what a spreadsheet takes for a formula."""
 _SETTINGS = {"agent_settings": "Agent settings", "call_limits": "Call limits"}
 """What has a page of its own in each project, by the kind of an entry."""
 
@@ -63,7 +54,7 @@ def show(visit: InProject) -> Response:
         error=error,
         kinds=KINDS,
         people=[*(one.email for one in members.of_project(visit.scope.project_id)), audit.OPERATOR],
-        most=MOST_EXPORTED,
+        most=exports.MOST,
     )
 
 
@@ -74,9 +65,8 @@ def export(visit: InProject) -> Response:
     facts = {name: value for name, value in wanted.items() if value}
     entry = visit.entry("audit_trail.exported", str(visit.scope.project_id), livemode=None, after=facts)
     visit.commit(lambda: Change(None, [entry]))
-    entries, _ = audit.page(visit.scope.project_id, None, chosen, MOST_EXPORTED)
-    headers = {"Content-Disposition": 'attachment; filename="audit-trail.csv"'}
-    return Response(_csv(entries), media_type="text/csv", headers=SECURITY | headers)
+    entries, _ = audit.page(visit.scope.project_id, None, chosen, exports.MOST)
+    return exports.csv_file("audit-trail", _COLUMNS, ([getattr(one, name) for name in _COLUMNS] for one in entries))
 
 
 def _filter(visit: InProject, wanted: dict[str, str]) -> Filter:
@@ -122,19 +112,6 @@ def _names(visit: InProject, ids: Iterable[str]) -> dict[str, str]:
     known = endpoints.read(visit.scope, chosen) if chosen else {}
     labels = {id: one.doc["label"] or one.doc["url"] for id, one in known.items()}
     return {id: words.subject(one, people) for id, one in found.items()} | labels
-
-
-def _csv(entries: Iterable[Entry]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(_COLUMNS)
-    writer.writerows([_cell(getattr(one, name)) for name in _COLUMNS] for one in entries)
-    return file.getvalue()
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else value if isinstance(value, str) else fields.to_json(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 PAGES = (

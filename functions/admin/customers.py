@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 from starlette.responses import Response
 
-from functions.admin import forms, lists
-from functions.admin.conversations import as_shown
-from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
-from shared.admin.members import MEMBER, VIEWER
+from functions.admin import exports, forms, lists, timeline
+from functions.admin.visits import PROJECT, InProject, Page, Refused, SentBefore, View
+from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
-from shared.calls.sessions import SESSIONS, Channel
-from shared.conversations.resource import CONVERSATIONS
+from shared.calls.sessions import Channel
 from shared.core.errors import ApiError
 from shared.customers import commands as customers
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
+from shared.erasure import access
+from shared.pages import SECURITY
 from shared.resources import fields, pages, queries
-from shared.resources.collections import Collection
 from shared.store.commit import Change
 
 SECTION = "customers"
-SHOWN = 10
-"""Rows of each part of a customer's page."""
 NOTICES = {
     "created": "The customer was created.",
     "saved": "The customer was changed.",
@@ -50,32 +46,55 @@ def show_all(visit: InProject) -> Response:
         SECTION,
         wanted,
         lambda: lists.read(visit, CUSTOMERS, lists.parameters(visit, wanted)),
+        most=exports.MOST,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
 
 
 def show(visit: InProject) -> Response:
-    """Show a customer with its appointments, calls and conversations."""
+    """Show a customer with what happened."""
     record = _find(visit)
     phone = record.doc["phone"]
-    query = {"customer_id": [record.doc["id"]], "limit": [str(SHOWN)]}
-    parts: dict[str, Any] = {}
-    collections: tuple[Collection[Any, Any], ...] = (APPOINTMENTS, SESSIONS, CONVERSATIONS)
-    for collection in collections:
-        page = pages.read(visit.scope, collection, queries.parse(collection, query))
-        view = as_shown if collection is CONVERSATIONS else lists.document
-        parts[f"{collection.kind}s"] = [view(row) for row in page.rows]
+    before = visit.query.get("before", "")
+    entries, next_before = timeline.read(visit, record.doc["id"], before)
     return visit.render(
         "customer.html",
         section=SECTION,
         customer=record.doc,
         named={record.doc["id"]: record.doc},
-        shown=SHOWN,
         has_opted_out=phone is not None and opt_outs.has_opted_out(visit.scope, phone),
         active_session=record.row.get("active_session"),
         notice=NOTICES.get(visit.query.get("notice", "")),
-        **parts,
+        entries=entries,
+        before=before,
+        next_before=next_before,
     )
+
+
+def export(visit: InProject) -> Response:
+    """The listed customers as CSV."""
+    wanted = {name: visit.form.get(name, "").strip() for name in _FILTERS}
+    return exports.of_list(visit, CUSTOMERS, Customer.__annotations__, wanted, lists.parameters(visit, wanted))
+
+
+def export_person(visit: InProject) -> Response:
+    """All that is kept about a customer, as JSON."""
+    id = visit.params["id"]
+    content = fields.to_json(access.document(_bounded(visit, access.parts(visit.scope, id))))
+    visit.commit(lambda: Change(None, [visit.entry("customer.exported", id)]))
+    headers = {"Content-Disposition": f'attachment; filename="{id}.json"'}
+    return Response(content, media_type="application/json", headers=SECURITY | headers)
+
+
+def _bounded(visit: InProject, parts: Iterable[access.Part]) -> Iterator[access.Part]:
+    """The parts, unless they are more than one response can have. Raises Refused."""
+    size = 0
+    for name, one in parts:
+        size += exports.size_of(fields.to_json(one))
+        if size > exports.MOST_BYTES or exports.seconds_left(visit) <= 0:
+            text = "Nothing was exported. Ask the operator for the output of infra.manage customers export."
+            raise Refused(413, "Too much for one file", text)
+        yield name, one
 
 
 def ask_to_create(visit: InProject) -> Response:
@@ -159,7 +178,7 @@ def opt_in(visit: InProject) -> Response:
 
 def ask_to_call(visit: InProject) -> Response:
     """Show the form of a call."""
-    return _call_form(visit, {"appointment_id": visit.query.get("appointment_id", "")})
+    return _call_form(visit, visit.query)
 
 
 def call(visit: InProject) -> Response:
@@ -220,7 +239,9 @@ _ONE = f"{PROJECT}/{SECTION}/{{id}}"
 PAGES = (
     Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER), post=View(create, MEMBER)),
     Page(f"{PROJECT}/{SECTION}/new", get=View(ask_to_create, MEMBER)),
+    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
     Page(_ONE, get=View(show, VIEWER)),
+    Page(f"{_ONE}/export", post=View(export_person, OWNER)),
     Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
     Page(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
     Page(f"{_ONE}/opt_out", post=View(opt_out, MEMBER)),

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from functions.admin import names, times
 from functions.admin.visits import InProject
+from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import pages, queries
 from shared.resources.collections import Collection
@@ -65,6 +66,14 @@ def day_of(text: str, name: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise ApiError(Code.DATETIME_INVALID, "Days have the form 2027-03-04.", param=name) from None
+
+
+def instant_of(text: str, name: str) -> clock.Instant:
+    """The instant that the field `name` has, as the pages write it into links. Raises `datetime_invalid`."""
+    try:
+        return clock.parse(text)
+    except ValueError:
+        raise ApiError(Code.DATETIME_INVALID, param=name) from None
 
 
 def document(row: table.Row) -> dict[str, Any]:

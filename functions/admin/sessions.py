@@ -7,12 +7,12 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from functions.admin import lists, names
+from functions.admin import exports, lists, names
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
-from shared.admin.members import MEMBER, VIEWER
+from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.calls import commands as calls
 from shared.calls import recordings, sessions, transcripts
-from shared.calls.sessions import SESSIONS, Channel, FileStatus, SessionRecord
+from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionRecord
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.pages import SECURITY
@@ -23,6 +23,7 @@ LOOK_AGAIN = 2
 """Seconds after which the page looks again while a call is under way."""
 FAR = 60 * clock.SECOND
 """The page looks less often while the call waits for longer than this."""
+_FILTERS = ("call_status", "outcome", "channel", "customer_id")
 NOTICES = {
     "called": "The call was placed. This page shows its progress.",
     "canceled": "The call was canceled. Nobody is called.",
@@ -31,7 +32,7 @@ NOTICES = {
 
 def show_all(visit: InProject) -> Response:
     """List the calls, newest first, by the filters of the API."""
-    wanted = lists.wanted(visit, "call_status", "outcome", "channel", "customer_id")
+    wanted = lists.wanted(visit, *_FILTERS)
     return lists.show(
         visit,
         SECTION,
@@ -40,7 +41,14 @@ def show_all(visit: InProject) -> Response:
         statuses=[*SessionCallStatus],
         outcomes=[*CallOutcome],
         channels=[*Channel],
+        most=exports.MOST,
     )
+
+
+def export(visit: InProject) -> Response:
+    """The listed calls as CSV."""
+    wanted = {name: visit.form.get(name, "").strip() for name in _FILTERS}
+    return exports.of_list(visit, SESSIONS, Session.__annotations__, wanted, lists.parameters(visit, wanted))
 
 
 def show(visit: InProject) -> Response:
@@ -123,6 +131,7 @@ def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
 
 PAGES = (
     Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/cancel", post=View(cancel, MEMBER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/progress", get=View(show_progress, VIEWER)),

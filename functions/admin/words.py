@@ -140,8 +140,10 @@ ACTION = {
     "appointment.changed": "Changed an appointment",
     "appointment.confirmed": "Confirmed an appointment",
     "appointment.created": "Created an appointment",
+    "appointment.list_exported": "Exported a list of appointments",
     "audit_trail.exported": "Exported the audit trail",
     "call.canceled": "Canceled a call",
+    "call.list_exported": "Exported a list of calls",
     "call_limits.changed": "Changed the call limits",
     "conversation.ended": "Ended a conversation",
     "conversation.given_back": "Gave a conversation back to the agent",
@@ -152,6 +154,8 @@ ACTION = {
     "customer.changed": "Changed a customer",
     "customer.created": "Created a customer",
     "customer.deleted": "Deleted a customer",
+    "customer.exported": "Exported what is kept about a customer",
+    "customer.list_exported": "Exported a list of customers",
     "customer.opted_in": "Noted that a customer may be called again",
     "customer.opted_out": "Noted that a customer does not want to be called again",
     "delivery.replayed": "Replayed a delivery",
@@ -175,6 +179,8 @@ ACTION = {
 }
 
 
+WROTE = {"user": "Customer", "staff": "Your team", "assistant": "Agent"}
+"""Who wrote a message, by its role."""
 ERROR = {
     "phone_invalid_format": "Write the phone number with + and the country code in front: +49 170 1234567 instead of "
     "0170 1234567, or +1 500 555 0006 instead of (500) 555-0006.",
@@ -238,6 +244,14 @@ def from_now(iso: str) -> str:
 def milliseconds(amount: int) -> str:
     """A duration: `320 ms`, `15.0 s`."""
     return f"{amount} ms" if amount < clock.SECOND else f"{amount / clock.SECOND:.1f} s"
+
+
+def customer_event(event: Mapping[str, Any]) -> str:
+    """What an event of a customer says."""
+    name, changes = event["type"].partition(".")[2], event["data"].get("previous_attributes", {})
+    if "do_not_call" in changes:
+        return "Does not want to be called again" if event["data"]["object"]["do_not_call"] else "May be called again"
+    return f"Customer {name}" + (f": {', '.join(changes)}" if name == "updated" else "")
 
 
 def of_instant(instant: clock.Instant) -> str:

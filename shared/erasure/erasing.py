@@ -176,14 +176,9 @@ def _remove(scope: Scope, customer_id: str, stored: StoredBatches) -> Iterator[s
         yield "erased the consent of the customer's phone"
     if consent["kept"]:
         yield "kept the consent of a phone that another customer has, too"
-    removals: tuple[tuple[Collection[Any, Any], Callable[[Scope, table.Row], Counter[str]]], ...] = (
-        (APPOINTMENTS, _remove_appointment),
-        (SESSIONS, _remove_session),
-        (CONVERSATIONS, _remove_conversation),
-    )
-    for collection, remove in removals:
+    for collection, remove in OWNED:
         done: Counter[str] = Counter()
-        for row in _rows(collection, scope, customer_id):
+        for row in rows_of(collection, scope, customer_id):
             done += remove(scope, row)
         yield from (f"erased {number} {what}" for what, number in done.items())
     if number := _erase_events(scope, customer_id):
@@ -296,11 +291,7 @@ def _erase_consents(scope: Scope, customer_id: str) -> Counter[str]:
     Otherwise a person who has consented would be asked again.
     """
     done: Counter[str] = Counter()
-    phones = {json.loads(row["doc"])["to"] for row in _rows(SESSIONS, scope, customer_id)}
-    customer = CUSTOMERS.row(scope, customer_id)
-    if customer is not None:
-        phones.add(json.loads(customer["doc"])["phone"])
-    for phone in phones - {None}:
+    for phone in phones_of(scope, customer_id):
         pk = consents.pk(scope, phone)
         if table.get(pk, "consent") is None:
             _delete(consents.askers_pk(phone), pk)
@@ -314,6 +305,15 @@ def _erase_consents(scope: Scope, customer_id: str) -> Counter[str]:
     return done
 
 
+def phones_of(scope: Scope, customer_id: str) -> set[str]:
+    """The customer's phone, and those that its calls went to."""
+    phones = {json.loads(row["doc"])["to"] for row in rows_of(SESSIONS, scope, customer_id)}
+    customer = CUSTOMERS.row(scope, customer_id)
+    if customer is not None:
+        phones.add(json.loads(customer["doc"])["phone"])
+    return phones - {None}
+
+
 def _has_phone(scope: Scope, phone: str, customer_id: str) -> bool:
     """Whether another customer, who is not deleted, has this phone."""
     query = Query(limit=2, starting_after=None, filters={"phone": (phone,)})
@@ -325,7 +325,7 @@ def _ids(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> li
     return [entry["sk"] for page in _entries(collection, scope, customer_id) for entry in page]
 
 
-def _rows(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> Iterator[table.Row]:
+def rows_of(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> Iterator[table.Row]:
     """The rows of a customer's resources, deleted or not."""
     for page in _entries(collection, scope, customer_id):
         yield from table.rows_of(page)
@@ -349,3 +349,11 @@ def _execute(delete: table.Write) -> None:
     """Execute the deletion of a row, unless its condition fails."""
     with contextlib.suppress(table.ConditionFailed):
         table.write([delete], uuid.uuid4().hex)
+
+
+OWNED: tuple[tuple[Collection[Any, Any], Callable[[Scope, table.Row], Counter[str]]], ...] = (
+    (APPOINTMENTS, _remove_appointment),
+    (SESSIONS, _remove_session),
+    (CONVERSATIONS, _remove_conversation),
+)
+"""The resources of a customer, each with what removes one and all that belongs to it. `access.py` shows the same."""

@@ -269,6 +269,7 @@ def test_a_new_key_works_though_it_was_tried_before_it_existed(runner: Runner) -
         (("conversations", "resume", "999999", "conv_x", "--mode", "live"), "999999"),
         (("customers", "erase", "1", "cust_x", "--mode", "test"), "cust_x in project 1, test mode"),
         (("customers", "erase", "999999", "cust_x", "--mode", "live"), "999999"),
+        (("customers", "export", "1", "cust_x", "--mode", "test"), "cust_x"),
         (("customers", "erase", "1", "cust_x"), "--mode"),
         (("customers", "erase", "1"), "--from-ledger"),
         (("customers", "erase", "1", "cust_x", "--from-ledger"), "--from-ledger"),
@@ -289,6 +290,14 @@ def test_search_rows_are_deleted_and_made_again(runner: Runner) -> None:
     renew = (str(project), "--mode", "test")
     for command, changed in (("fill", 0), ("empty", 2), ("empty", 0), ("fill", 2)):
         assert f"changed {changed} customers" in runner.done("search", command, *renew)
+
+
+def test_what_is_kept_about_a_customer_is_printed_as_json(runner: Runner) -> None:
+    project = runner.new_project("Access")
+    _, plaintext = runner.new_key(project)
+    customer = runner.post(plaintext, "/v1/customers", {"phone": "+15005550006", "name": "Zoë"})
+    printed = json.loads(runner.done("customers", "export", str(project), customer["id"], "--mode", "test"))
+    assert printed["customers"] == [customer]
 
 
 def test_a_project_needs_a_name(runner: Runner) -> None:
