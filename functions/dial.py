@@ -7,10 +7,15 @@ from typing import Any
 
 from shared.calls import sessions
 from shared.calls.sessions import SESSIONS, SessionRow
+from shared.core import clock
 from shared.core.log import logger
 from shared.store.keys import Scope, scope_of
 from shared.tasks import batches, tasks, wake_ups
 from shared.tasks.batches import QueueMessage
+
+LEASE_MS = 18 * clock.SECOND
+"""How long a worker may take for a step. One that takes longer writes nothing; a call that it started is started again
+with the same token, which yields the same call."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -23,7 +28,7 @@ def dial(message: QueueMessage) -> None:
     pk, sk = message.task
     scope = scope_of(pk)
 
-    at = tasks.run_due_steps(pk, sk, sessions.LEASE_MS, partial(_step, scope))
+    at = tasks.run_due_steps(pk, sk, LEASE_MS, partial(_step, scope))
     if at is not None:
         wake_ups.send("dials", [sessions.wake_up(scope, sk, at)])
 
@@ -34,10 +39,10 @@ def _step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     if scope.is_simulated:
         from shared.calls import simulated
 
-        simulated.step(scope, claim)
+        simulated.run_step(scope, claim)
     else:
         from shared.calls.live import steps
 
-        steps.step(scope, claim)
+        steps.run_step(scope, claim)
     session = SESSIONS.record(claim.row).doc
     logger().info("call", extra={"session_id": session["id"], "before": session["call_status"]})

@@ -121,7 +121,7 @@ def may_opt_out(text: str) -> bool:
     return bool(_MAY_BE.search(plain)) and not _LIMITED.search(plain) and not opts_out(text)
 
 
-def reply(turn: TurnInput) -> Reply | None:
+def reply_to_wish(turn: TurnInput) -> Reply | None:
     """The reply to a message that opts out, or may do so; None for every other message."""
     is_answer = turn.proposal == OPT_OUT
     refuses_proposal = turn.proposal is not None and not is_answer and assent.refuses(turn.message)

@@ -206,6 +206,11 @@ class TurnResult:
         """Whether one of the actions has one of these types."""
         return any(action["type"] in types for action in self.actions)
 
+    @property
+    def ends_call(self) -> bool:
+        """Whether a call ends with the reply of this turn."""
+        return self.has("conversation_ended", "handoff", "customer_opted_out") or self.ends_for_later
+
 
 class Tools:
     """The tools of one turn. What the agent does with them is in `result`."""

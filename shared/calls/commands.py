@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import dialing, endings, limits, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
-from shared.calls.sessions import SESSIONS, Channel, Session
+from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session
 from shared.core import clock, ids, threads
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.core.limits import LATEST_CALL_DAYS
@@ -29,7 +29,7 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import EndedReason, test_numbers
+from shared.telephony import EndedReason, SessionCallStatus, test_numbers
 
 
 class CallCreate(fields.Input):
@@ -92,7 +92,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         message = f"The customer already has a call that is queued or in progress: {active.doc['id']}."
         raise ApiError(Code.CALL_IN_PROGRESS, message)
     allowed = _must_have_room(scope, phone, rows)
-    session = sessions.new(
+    session = new(
         scope,
         customer.doc,
         appointment_id=options.appointment_id,
@@ -121,6 +121,47 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         internal |= sessions.waits_until(session["id"], dialing.due_at(scope, session))
     writes.append(SESSIONS.insert(scope, session, **internal))
     return Change(session, writes, lambda: _send_wake_ups(scope, session, begun))
+
+
+def new(
+    scope: Scope,
+    customer: Customer,
+    *,
+    appointment_id: str | None,
+    channel: Channel,
+    not_before: str | None,
+    dial_at: int,
+    metadata: Mapping[str, Any] | None,
+) -> Session:
+    """A call to the customer, who has a phone, that waits to be dialed at the instant `dial_at`."""
+    assert customer["phone"] is not None
+    common = SESSIONS.common_fields(scope)
+    return {
+        **common,
+        "object": "session",
+        "customer_id": customer["id"],
+        "appointment_id": appointment_id,
+        "channel": channel,
+        "direction": "outbound",
+        "to": customer["phone"],
+        "call_status": SessionCallStatus.QUEUED,
+        "ended_reason": None,
+        "outcome": None,
+        "answered_by": None,
+        "not_before": not_before,
+        # The plan was read from the clock before the call was created: a millisecond may lie between.
+        "dial_at": max(clock.iso(dial_at), common["created_at"]),
+        "dialed_at": None,
+        "answered_at": None,
+        "ended_at": None,
+        "duration_seconds": None,
+        "call_later_at": None,
+        "consent": None,
+        "transcript_status": FileStatus.NONE,
+        "recording_status": FileStatus.NONE,
+        "summary": None,
+        "metadata": dict(metadata or {}),
+    }
 
 
 def call_of(session: Session) -> Call:

@@ -121,7 +121,7 @@ def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied)
     """The writes that put a queued call off, or end it."""
     if isinstance(reason, Denied):
         changes: SessionChanges = {} if reason.summary is None else {"summary": reason.summary}
-        return endings.end(scope, record, reason.ending, changes).writes
+        return endings.end_call(scope, record, reason.ending, changes).writes
     if not reason.closed:
         return [wait(scope, record, reason.until)]
     attributes = {**sessions.waits_until(record.doc["id"], _due_at(scope, reason.until)), "waits_since": None}

@@ -1,23 +1,30 @@
-"""What is said in a call: how the agent begins, and the whole dialogue of a simulated call (promises 10)."""
+"""What is said in a call, simulated or live, and what has come of it so far (promises 10 and 11).
+
+`Briefing` is what is known before a turn, `Progress` what the turns before it have come to, and `reply_in_call` the
+agent's side of a turn.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shared.agent import Agent, Reply, Utterance, assent, opt_out, plain_text
-from shared.agent.tools import AppointmentView, Proposal, Tools, TurnInput, TurnResult, to_view
+from shared.agent import Agent, Reply, Utterance, opt_out, plain_text
+from shared.agent.tools import Proposal, Tools, TurnInput, TurnResult, to_view
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
 from shared.agent_settings.resource import Settings
-from shared.appointments.resource import Appointment, AppointmentRecord, AppointmentStatus
+from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import identity_check, sessions
 from shared.calls.identity_check import Callee, Stage
+from shared.calls.sessions import SessionChanges, SessionRecord, SessionRow
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
-from shared.customers.resource import Customer
+from shared.resources import fields
+from shared.store import table
+from shared.store.keys import Scope
 from shared.telephony import CHANGES_OF_APPOINTMENT, CallOutcome
-from shared.telephony.test_numbers import Outcome
 
 LONGEST_NAME = 80
 """Characters of a name or a title that are spoken."""
@@ -28,79 +35,162 @@ SHORTEST, PAUSE = 800, 400
 STOPPED = "Sorry, I have just heard that we are not to call you. Goodbye."
 _GOODBYE = re.compile(r"(?:good ?-?bye|bye)\b[^.!?]*[.!?]*\s*$", re.IGNORECASE)
 OPTED_OUT = "The customer does not want to be called again."
-WRONG_PERSON = "Somebody else answered."
-HANDOFF = "The customer is to be called back by a person."
-SPEAKING = "Yes, speaking."
-"""What the scripted customer says when the agent asks for them."""
-SECONDS = 10.0
-"""Seconds that the agent has for a turn of a simulated call."""
 
 
 @dataclass(frozen=True)
-class Dialogue:
-    """A simulated call, from the answer to the end.
+class Briefing:
+    """What is known before a turn of a call: whom the call is for, what it is about, and what the agent may do."""
 
-    `change` is what the agent's tools did to the appointment: the record as it was read and its new document, as
-    `Collection.replace` takes them. `later` is the instant (milliseconds) at which the customer asked to be called
-    again.
+    customer_id: str
+    customer_name: str | None
+    """None if the customer has none, or was deleted."""
+    business: str
+    settings: Settings
+    appointment: AppointmentRecord | None = None
+    """The appointment that the call is about, if the agent speaks of it."""
+    timezone: str | None = None
+    """The zone of the appointment that the call is about, whether or not the agent speaks of it."""
+    instructions: str | None = None
+    """The instructions of the business for this call."""
+
+    @property
+    def zone(self) -> str:
+        """The zone of the times that are said and understood."""
+        return self.timezone or self.settings["timezone"]
+
+    @property
+    def callee(self) -> Callee:
+        """Whom the call is for, and what it is about, in the words of the identity check."""
+        matter = in_short = "Is there anything that I can do for you?"
+        if self.appointment is not None:
+            appointment = to_view(self.appointment.doc, self.zone)
+            bounded = replace(appointment, title=_cut(appointment.title))
+            matter = f"I am calling about {describe(bounded)}. {ATTEND}"
+            in_short = f"I am calling about {describe(replace(appointment, title=None))}. {ATTEND}"
+        return Callee(_escaped(self.customer_name) or None, _escaped(self.business), matter, in_short, self.zone)
+
+    def first_words(self, *, recorded: bool) -> str:
+        """The agent's first words, in plain text."""
+        return _plain(self.callee.opening(recorded=recorded))
+
+
+def brief(scope: Scope, session: SessionRecord) -> Briefing:
+    """What is known of a call now.
+
+    The agent does not speak of an appointment that is cancelled or deleted or, in a live call, past. A simulated call
+    is about a past one, too, because its number decides what comes of it.
     """
-
-    lines: list[Line]
-    change: tuple[AppointmentRecord, Appointment] | None
-    later: int | None
-    opts_out: bool
-    outcome: CallOutcome | None
-    ended_by: Speaker
-    summary: str
-
-
-def callee_of(subject: sessions.Subject) -> Callee:
-    """Whom a live call is for, and the appointment that it is about, if that is a coming one."""
+    subject = sessions.subject(scope, session.doc)
     about = subject.appointment
-    settings = subject.agent.settings
-    view = to_view(about.doc, settings["timezone"]) if about is not None and is_coming(about.doc) else None
-    zone = about.doc["timezone"] if about is not None else None
-    name = subject.customer.doc["name"] if subject.customer is not None else None
-    return callee_for(name, subject.agent.business, view, zone or settings["timezone"])
+    takes_place = about is not None and about.doc["status"] != AppointmentStatus.CANCELLED
+    is_past = about is not None and clock.parse(about.doc["appointment_at"]) <= clock.now()
+    return Briefing(
+        customer_id=session.doc["customer_id"],
+        customer_name=None if subject.customer is None else subject.customer.doc["name"],
+        business=subject.agent.business,
+        settings=subject.agent.known,
+        appointment=about if takes_place and (scope.is_simulated or not is_past) else None,
+        timezone=None if about is None else about.doc["timezone"],
+        instructions=session.row.get("instructions"),
+    )
 
 
-def callee_for(customer_name: str | None, business: str, appointment: AppointmentView | None, zone: str) -> Callee:
-    """Whom a call is for; `appointment` is the coming one that the call is about, `zone` that of other times."""
-    matter = in_short = "Is there anything that I can do for you?"
-    if appointment is not None:
-        bounded = replace(appointment, title=_cut(appointment.title))
-        matter = f"I am calling about {describe(bounded)}. {ATTEND}"
-        in_short = f"I am calling about {describe(replace(appointment, title=None))}. {ATTEND}"
-    name = _escaped(customer_name) or None
-    zone = zone if appointment is None else appointment.timezone
-    return Callee(name, _escaped(business), matter, in_short, zone)
+@dataclass(frozen=True)
+class Progress:
+    """What the turns of a call have come to so far. The session of a live call stores it."""
+
+    stage: Stage | None
+    """What the agent waits for; None once the person speaks."""
+    proposal: Proposal | None = None
+    """The change that the agent has proposed and the customer has not answered yet."""
+    changed: bool = False
+    """Whether an appointment was changed."""
+    outcome: CallOutcome | None = None
+    """What has come of the call, if anything."""
+    opted_out: bool = False
+    """Whether the customer opted out in the last turn."""
+    ends_for_later: bool = False
+    """Whether the call ends for another one."""
+    later: int | None = None
+    """When to call again (milliseconds), if a time was named."""
+    summary: str = ""
+    """What has come of the call, in sentences."""
+
+    @classmethod
+    def of(cls, row: SessionRow) -> Progress:
+        """The progress that a session stores."""
+        proposal = row.get("proposal")
+        return cls(
+            stage=Stage(row["stage"]) if "stage" in row else None,
+            proposal=Proposal(**json.loads(proposal)) if proposal else None,
+            changed=row.get("changed", False),
+            outcome=row.get("call_result"),
+            ends_for_later=row.get("ends_for_later", False),
+            later=row.get("later"),
+            summary=row.get("outcome", ""),
+        )
+
+    @property
+    def attributes(self) -> dict[str, table.Value | None]:
+        """The attributes in which a session stores it."""
+        return {
+            "stage": self.stage,
+            "proposal": fields.to_json(vars(self.proposal)) if self.proposal else None,
+            "changed": self.changed or None,
+            "call_result": self.outcome,
+            "ends_for_later": self.ends_for_later or None,
+            "later": self.later,
+            "outcome": self.summary or None,
+        }
+
+    @property
+    def session_changes(self) -> SessionChanges:
+        """What the session says of it once the call has ended."""
+        return {"outcome": self.outcome, "summary": self.summary or None}
+
+    def after(self, result: TurnResult, stage: Stage | None, zone: str) -> Progress:
+        """The progress after a turn, which leads to this stage of the identity check."""
+        sentences = [sentence for sentence in _sentences(result, zone) if sentence not in self.summary]
+        return Progress(
+            stage=stage,
+            proposal=result.proposed,
+            changed=self.changed or result.change is not None,
+            outcome=_outcome(self.outcome, result),
+            opted_out=result.has("customer_opted_out"),
+            ends_for_later=result.ends_for_later,
+            later=result.later,
+            summary=" ".join([*([self.summary] if self.summary else []), *sentences]),
+        )
 
 
-def first_words(callee: Callee, *, recorded: bool) -> str:
-    """The agent's first words, in plain text."""
-    return _plain(callee.opening(recorded=recorded))
+def reply_in_call(
+    agent: Agent, briefing: Briefing, progress: Progress, said: Sequence[tuple[Speaker, str]], seconds: float
+) -> tuple[Reply, Progress]:
+    """The agent's reply to the customer's words, in plain text, and the progress with it.
 
-
-def reply(
-    agent: Agent,
-    callee: Callee,
-    opening: str,
-    stage: Stage | None,
-    history: Sequence[Utterance],
-    turn: TurnInput,
-    seconds: float,
-) -> tuple[Reply, Stage | None]:
-    """The agent's reply to the last utterance, in plain text, and the next stage of the identity check.
-
-    A wish not to be called holds whoever speaks. Raises AgentFailed.
+    `said` has all lines of the call from the opening on, the customer's last. A wish not to be called holds whoever
+    speaks. Raises AgentFailed.
     """
-    answer = opt_out.reply(turn)
-    if answer is None:
+    history = [Utterance("user" if role == "customer" else "assistant", content) for role, content in said]
+    turn = TurnInput(
+        appointments=[] if briefing.appointment is None else [briefing.appointment],
+        message=history[-1].content,
+        settings=briefing.settings,
+        proposal=progress.proposal,
+        customer_id=briefing.customer_id,
+        in_call=True,
+        instructions=briefing.instructions,
+        timezone=briefing.timezone,
+        changed_before=progress.changed,
+    )
+    reply, stage = opt_out.reply_to_wish(turn), progress.stage
+    if reply is None:
         tools = Tools(turn)
-        checked, stage = identity_check.reply(callee, opening, stage, history, tools)
-        answer = agent.reply(history, turn, seconds) if checked is None else Reply(checked, tools.result)
-    text = _plain(answer.content)
-    return replace(answer, content=farewell(text, turn.settings) if ends_call(answer.result) else text), stage
+        words, stage = identity_check.check(briefing.callee, stage, history, tools)
+        reply = agent.reply(history, turn, seconds) if words is None else Reply(words, tools.result)
+    text = _plain(reply.content)
+    spoken_text = farewell(text, briefing.settings) if reply.result.ends_call else text
+    return replace(reply, content=spoken_text), progress.after(reply.result, stage, briefing.zone)
 
 
 def farewell(text: str, settings: Settings) -> str:
@@ -124,140 +214,45 @@ def spoken(texts: Sequence[tuple[Speaker, str]]) -> list[Line]:
     return lines
 
 
-def simulate(
-    outcome: Outcome,
-    agent: Agent,
-    about: Sequence[AppointmentRecord],
-    customer: Customer,
-    business: str,
-    settings: Settings,
-    instructions: str | None,
-) -> Dialogue:
-    """A dialogue between the agent and the scripted customer of `outcome`.
-
-    `about` has the appointment that the call is about, or nothing. The agent does not mention an appointment that was
-    cancelled or deleted. Raises AgentFailed.
-    """
-    coming = [record for record in about if record.doc["status"] != AppointmentStatus.CANCELLED]
-    call = _Call(agent, coming, customer, business, settings, about[0].doc["timezone"] if about else None, instructions)
-    waiting = list(outcome.says if coming else outcome.says_alone)
-    if call.stage == Stage.ASKED and outcome.is_person:
-        waiting.insert(0, SPEAKING)
-    goes_on = True
-    while waiting and goes_on:
-        line = waiting.pop(0)
-        # The customer agrees only to what was proposed.
-        if assent.agrees(line) and call.proposal is None:
-            continue
-        goes_on = call.turn(line)
-        if coming and line == outcome.says[0] and outcome.asked_back and call.proposal is None:
-            waiting.insert(0, outcome.asked_back)
-    ended_by: Speaker = "customer" if goes_on else "agent"
-    return Dialogue(
-        spoken(call.texts), call.change, call.later, call.opts_out, call.outcome, ended_by, _summary(about, call)
-    )
-
-
-class _Call:
-    """The agent's side of a call, with its state from one turn to the next."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        coming: Sequence[AppointmentRecord],
-        customer: Customer,
-        business: str,
-        settings: Settings,
-        timezone: str | None,
-        instructions: str | None,
-    ) -> None:
-        self.agent, self.coming, self.settings = agent, coming, settings
-        self.timezone, self.instructions, self.customer_id = timezone, instructions, customer["id"]
-        self.proposal: Proposal | None = None
-        self.change: tuple[AppointmentRecord, Appointment] | None = None
-        self.later: int | None = None
-        self.opts_out = False
-        self.outcome: CallOutcome | None = None
-        views = Tools(self.turn_input("")).list_appointments()
-        zone = timezone or settings["timezone"]
-        self.callee = callee_for(customer["name"], business, views[0] if views else None, zone)
-        self.opening = first_words(self.callee, recorded=True)
-        self.stage: Stage | None = self.callee.first_stage
-        self.history = [Utterance("assistant", self.opening)]
-        self.texts: list[tuple[Speaker, str]] = [("agent", self.opening)]
-
-    def turn_input(self, message: str) -> TurnInput:
-        """The input of a turn, with the appointments as earlier turns have changed them."""
-        return TurnInput(
-            appointments=[self._changed(record) for record in self.coming],
-            message=message,
-            customer_id=self.customer_id,
-            settings=self.settings,
-            proposal=self.proposal,
-            in_call=True,
-            instructions=self.instructions,
-            timezone=self.timezone,
-            changed_before=self.change is not None,
-        )
-
-    def turn(self, line: str) -> bool:
-        """Let the agent answer the customer's line; returns whether the call goes on."""
-        turn = self.turn_input(line)
-        self.history.append(Utterance("user", line))
-        answer, self.stage = reply(self.agent, self.callee, self.opening, self.stage, self.history, turn, SECONDS)
-        self.history.append(Utterance("assistant", answer.content))
-        self.texts += [("customer", line), ("agent", answer.content)]
-        result = answer.result
-        self.proposal, self.later, self.opts_out = result.proposed, result.later, result.has("customer_opted_out")
-        self.outcome = later_result(self.outcome, result)
-        if result.change is not None:
-            before, appointment = result.change
-            self.change = next(each for each in self.coming if each.doc["id"] == before.doc["id"]), appointment
-        return not ends_call(result)
-
-    def _changed(self, record: AppointmentRecord) -> AppointmentRecord:
-        if self.change is None or self.change[0] is not record:
-            return record
-        return replace(record, doc=self.change[1])
-
-
-def ends_call(result: TurnResult) -> bool:
-    """Whether the call ends with the reply of this turn."""
-    return result.has("conversation_ended", "handoff", "customer_opted_out") or result.ends_for_later
-
-
-def is_coming(appointment: Appointment) -> bool:
-    """Whether an appointment takes place, later than now. A deleted appointment is cancelled, too."""
-    at = clock.parse(appointment["appointment_at"])
-    return appointment["status"] != AppointmentStatus.CANCELLED and at > clock.now()
-
-
-def _summary(about: Sequence[AppointmentRecord], call: _Call) -> str:
-    """What came of the call, in one sentence."""
-    zone = call.timezone or call.settings["timezone"]
-    if call.opts_out:
-        return OPTED_OUT
-    if call.outcome == CallOutcome.WRONG_PERSON:
-        return WRONG_PERSON
-    if call.outcome == CallOutcome.HANDED_OFF:
-        return HANDOFF
-    if call.later is not None:
-        return f"The customer asked to be called again on {_local(clock.iso(call.later), zone)}."
-    if not about:
-        return "The call ended without a change."
-    before = about[0].doc
-    at = _local(before["appointment_at"], zone)
-    if call.change is None:
-        return f"The appointment of {at} stays as it is."
-    after = call.change[1]
-    if after["appointment_at"] != before["appointment_at"]:
-        return f"The customer moved the appointment of {at} to {_local(after['appointment_at'], zone)}."
-    verb = "cancelled" if after["status"] == AppointmentStatus.CANCELLED else "confirmed"
-    return f"The customer {verb} the appointment of {at}."
-
-
-def _local(instant: str, zone: str) -> str:
+def spoken_time(instant: str, zone: str) -> str:
+    """The local time of an instant (RFC 3339), in plain text."""
     return _plain(long_time(local_time(instant, zone)))
+
+
+def _sentences(result: TurnResult, zone: str) -> list[str]:
+    """What a turn has come to, for the summary of the call; nothing if to nothing."""
+    sentences: list[str] = []
+    if result.change is not None:
+        before, after = result.change[0].doc, result.change[1]
+        at = spoken_time(before["appointment_at"], zone)
+        if after["appointment_at"] != before["appointment_at"]:
+            moved_to = spoken_time(after["appointment_at"], zone)
+            sentences.append(f"The customer moved the appointment of {at} to {moved_to}.")
+        else:
+            verb = "cancelled" if after["status"] == AppointmentStatus.CANCELLED else "confirmed"
+            sentences.append(f"The customer {verb} the appointment of {at}.")
+    if result.has("customer_opted_out"):
+        sentences.append(OPTED_OUT)
+    if result.done == CallOutcome.WRONG_PERSON:
+        sentences.append("Somebody else answered.")
+    if result.has("handoff"):
+        sentences.append("The customer is to be called back by a person.")
+    if result.ends_for_later:
+        when = "" if result.later is None else f" on {spoken_time(clock.iso(result.later), zone)}"
+        sentences.append(f"The customer asked to be called again{when}.")
+    return sentences
+
+
+def _outcome(before: CallOutcome | None, turn: TurnResult) -> CallOutcome | None:
+    """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
+    results = [
+        *([turn.done] if turn.done is not None else []),
+        *([CallOutcome.OPTED_OUT] if turn.has("customer_opted_out") else []),
+        *([CallOutcome.HANDED_OFF] if turn.has("handoff") else []),
+    ]
+    if results and results[0] in CHANGES_OF_APPOINTMENT:
+        return results[0]
+    return min([*results, *([before] if before is not None else [])], key=[*CallOutcome].index, default=None)
 
 
 def _escaped(text: str | None) -> str:
@@ -272,15 +267,3 @@ def _cut(text: str | None) -> str | None:
 
 def _plain(markdown: str) -> str:
     return " ".join(plain_text.plain(markdown).split())
-
-
-def later_result(before: CallOutcome | None, turn: TurnResult) -> CallOutcome | None:
-    """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
-    results = [
-        *([turn.done] if turn.done is not None else []),
-        *([CallOutcome.OPTED_OUT] if turn.has("customer_opted_out") else []),
-        *([CallOutcome.HANDED_OFF] if turn.has("handoff") else []),
-    ]
-    if results and results[0] in CHANGES_OF_APPOINTMENT:
-        return results[0]
-    return min([*results, *([before] if before is not None else [])], key=[*CallOutcome].index, default=None)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.calls import limits, sessions
+from shared.calls import capacity, limits, sessions
 from shared.calls.consent import consents
-from shared.calls.live import capacity
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS
@@ -33,7 +32,7 @@ CANCELED = Ending(SessionCallStatus.FAILED, EndedReason.CANCELED)
 PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
 
 
-def end(
+def end_call(
     scope: Scope,
     record: SessionRecord,
     ending: Ending,
@@ -88,7 +87,7 @@ def stop(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) ->
 
 def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_customer: bool = True) -> Change[Session]:
     """End a queued call, which does not wait for its phone's consent any more."""
-    change = end(scope, record, ending, frees_customer=frees_customer)
+    change = end_call(scope, record, ending, frees_customer=frees_customer)
     if sessions.awaits_consent(record.doc):
         consent = consents.find(scope, record.doc["to"])
         if consent.pending:

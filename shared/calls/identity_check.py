@@ -79,17 +79,17 @@ class Callee:
         return f"this is the automated AI assistant of {self.business}."
 
 
-def reply(
-    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], tools: Tools
+def check(
+    callee: Callee, stage: Stage | None, history: Sequence[Utterance], tools: Tools
 ) -> tuple[str | None, Stage | None]:
-    """The agent's reply to the last utterance, and the next stage.
+    """What is said to the last utterance, and the next stage. `history` begins with the opening.
 
-    No reply: the agent itself answers. No stage: the person speaks, or the call ends with the reply.
+    Nothing is said: the agent itself replies. No stage: the person speaks, or the call ends with what is said.
     """
     if stage is None:
-        return _reply_to_reached(callee, tools)
+        return _answer_reached(callee, tools)
     if callee.name is None:
-        return _reply_to_told(callee, stage, tools)
+        return _answer_told(callee, stage, tools)
     answer = identity.understood(tools.turn.message, callee.name)
     if answer == Answer.WRONG:
         return _wrong_person(tools)
@@ -101,7 +101,7 @@ def reply(
         words, next_stage = PERSON_COMES, Stage.WAITING
     elif stage == Stage.WAITING:
         # Who speaks now may have heard nothing of it yet.
-        words, next_stage = opening, Stage.ASKED
+        words, next_stage = history[0].content, Stage.ASKED
     elif answer == Answer.YES:
         return f"Thank you. {callee.matter}", None
     elif answer == Answer.WHO:
@@ -115,7 +115,7 @@ def reply(
     return words, next_stage
 
 
-def _reply_to_reached(callee: Callee, tools: Tools) -> tuple[str | None, Stage | None]:
+def _answer_reached(callee: Callee, tools: Tools) -> tuple[str | None, Stage | None]:
     if identity.is_wrong_number(tools.turn.message):
         return _wrong_person(tools)
     if identity.asks_for_caller(tools.turn.message):
@@ -123,7 +123,7 @@ def _reply_to_reached(callee: Callee, tools: Tools) -> tuple[str | None, Stage |
     return None, None
 
 
-def _reply_to_told(callee: Callee, stage: Stage, tools: Tools) -> tuple[str | None, Stage | None]:
+def _answer_told(callee: Callee, stage: Stage, tools: Tools) -> tuple[str | None, Stage | None]:
     if stage != Stage.TOLD:
         # The customer was deleted meanwhile.
         return _wrong_person(tools, done=None)

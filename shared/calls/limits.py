@@ -2,7 +2,7 @@
 
 An operator sets a project's limits (`infra.manage calls limit`); they apply to live keys. A counter row is written
 together with each session that begins to dial and each one that ends, so the counts are exact. The limits of the
-carrier, for all projects together, are in `shared/calls/live/capacity.py`.
+carrier, for all projects together, are in `shared/calls/capacity.py`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
 from shared.core.limits import LONGEST_QUEUE_DELAY_S
-from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
+from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.resources import filters
 from shared.resources.collections import Collection, Record, Resource, ResourceRow, apply_changes
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Metadata, SessionId, Time, one_of
@@ -60,11 +60,6 @@ class FileStatus(StrEnum):
     """It can be retrieved."""
     FAILED = "failed"
     """It could not be made."""
-
-
-LEASE_MS = 18 * clock.SECOND
-"""How long a worker may take for a step. One that takes longer writes nothing; a call that it started is started again
-with the same token, which yields the same call."""
 
 
 class ConsentStatus(StrEnum):
@@ -203,6 +198,8 @@ class SessionRow(ResourceRow):
     """The number of consecutive turns in which the customer said nothing."""
     proposal: NotRequired[str]
     """The change that the agent has proposed and the customer has not answered yet, as JSON text."""
+    changed: NotRequired[bool]
+    """The agent of a live call has changed the appointment."""
     outcome: NotRequired[str]
     """The outcome of the agent's turns, in the words of the summary."""
     call_result: NotRequired[CallOutcome]
@@ -295,47 +292,6 @@ def subject(scope: Scope, session: Session) -> Subject:
         return Subject(customer, None, agent)
     row = rows.get(appointment_key) or APPOINTMENTS.deleted_row(scope, id)
     return Subject(customer, None if row is None else APPOINTMENTS.record(row), agent)
-
-
-def new(
-    scope: Scope,
-    customer: Customer,
-    *,
-    appointment_id: str | None,
-    channel: Channel,
-    not_before: str | None,
-    dial_at: int,
-    metadata: Mapping[str, Any] | None,
-) -> Session:
-    """A call to the customer, who has a phone, that waits to be dialed at the instant `dial_at`."""
-    assert customer["phone"] is not None
-    common = SESSIONS.common_fields(scope)
-    return {
-        **common,
-        "object": "session",
-        "customer_id": customer["id"],
-        "appointment_id": appointment_id,
-        "channel": channel,
-        "direction": "outbound",
-        "to": customer["phone"],
-        "call_status": SessionCallStatus.QUEUED,
-        "ended_reason": None,
-        "outcome": None,
-        "answered_by": None,
-        "not_before": not_before,
-        # The plan was read from the clock before the call was created: a millisecond may lie between.
-        "dial_at": max(clock.iso(dial_at), common["created_at"]),
-        "dialed_at": None,
-        "answered_at": None,
-        "ended_at": None,
-        "duration_seconds": None,
-        "call_later_at": None,
-        "consent": None,
-        "transcript_status": FileStatus.NONE,
-        "recording_status": FileStatus.NONE,
-        "summary": None,
-        "metadata": dict(metadata or {}),
-    }
 
 
 def wake_up(scope: Scope, session_id: str, at: int | None = None) -> wake_ups.WakeUp:

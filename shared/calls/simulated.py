@@ -1,23 +1,26 @@
 """The steps of a simulated call, each due at its time (promises 10).
 
-An answered call is a real dialogue between the scripted agent and a scripted customer
-(`shared/calls/dialogue.py`), and changes the appointment through the agent's tools. No write changes two of a session's
-call, transcript and recording status.
+An answered call is a real dialogue between the scripted agent and a scripted customer, which is spoken at once when the
+call ends. It changes the appointment through the agent's tools. No write changes two of a session's call, transcript
+and recording status.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from shared.agent import Agent, assent
 from shared.agent.scripted import Scripted
-from shared.appointments.resource import APPOINTMENTS
+from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord
 from shared.calls import dialing, dialogue, endings, opting_out, recordings, sessions, transcripts, wav
 from shared.calls.dialing import Clearance
-from shared.calls.dialogue import Dialogue
+from shared.calls.dialogue import Briefing, Progress
+from shared.calls.identity_check import Stage
 from shared.calls.sessions import SESSIONS, FileStatus, SessionChanges, SessionRecord, SessionRow
+from shared.calls.transcripts import Speaker
 from shared.core import clock
-from shared.customers.resource import CUSTOMERS
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
@@ -27,14 +30,75 @@ from shared.telephony.test_numbers import Outcome
 ANSWERED_AFTER_S = 1
 ENDED_AFTER_S = 2
 """Seconds, scaled, after the call was dialed."""
+SPEAKING = "Yes, speaking."
+"""What the scripted customer says when the agent asks for them."""
+REPLY_SECONDS = 10.0
+"""Seconds that the agent has for a reply."""
 
 
-def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
+@dataclass(frozen=True)
+class SimulatedCall:
+    """What was said in a call, and what has come of it.
+
+    `change` is what the agent's tools did to the appointment: the record as it was read and its new document, as
+    `Collection.replace` takes them.
+    """
+
+    briefing: Briefing
+    progress: Progress
+    said: tuple[tuple[Speaker, str], ...]
+    change: tuple[AppointmentRecord, Appointment] | None = None
+    ended_by: Speaker = "customer"
+
+    @property
+    def summary(self) -> str:
+        """What has come of the call, in sentences."""
+        if self.progress.summary:
+            return self.progress.summary
+        about = self.briefing.appointment
+        if about is None:
+            return "The call ended without a change."
+        at = dialogue.spoken_time(about.doc["appointment_at"], self.briefing.zone)
+        return f"The appointment of {at} stays as it is."
+
+    def after(self, line: str, agent: Agent) -> SimulatedCall:
+        """The call after the customer's line and the agent's reply. Raises AgentFailed."""
+        said: tuple[tuple[Speaker, str], ...] = (*self.said, ("customer", line))
+        reply, progress = dialogue.reply_in_call(agent, self.briefing, self.progress, said, REPLY_SECONDS)
+        briefing, change = self.briefing, self.change
+        if reply.result.change is not None:
+            read, doc = reply.result.change
+            change = (read if change is None else change[0], doc)
+            briefing = dataclasses.replace(briefing, appointment=dataclasses.replace(read, doc=doc))
+        ended_by: Speaker = "agent" if reply.result.ends_call else "customer"
+        return SimulatedCall(briefing, progress, (*said, ("agent", reply.content)), change, ended_by)
+
+
+def simulate(outcome: Outcome, agent: Agent, briefing: Briefing) -> SimulatedCall:
+    """The call of the agent with the scripted customer of `outcome`, from the answer to the end. Raises AgentFailed."""
+    stage = briefing.callee.first_stage
+    call = SimulatedCall(briefing, Progress(stage), (("agent", briefing.first_words(recorded=True)),))
+    waiting = list(outcome.says_alone if briefing.appointment is None else outcome.says)
+    if stage == Stage.ASKED and outcome.is_person:
+        waiting.insert(0, SPEAKING)
+    while waiting and call.ended_by == "customer":
+        line = waiting.pop(0)
+        # The customer agrees only to what was proposed.
+        if assent.agrees(line) and call.progress.proposal is None:
+            continue
+        call = call.after(line, agent)
+        asks_back = line == outcome.says[0] and call.progress.proposal is None
+        if briefing.appointment is not None and asks_back and outcome.asked_back:
+            waiting.insert(0, outcome.asked_back)
+    return call
+
+
+def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
-    tasks.save_step(claim, _step(scope, SESSIONS.record(claim.row)))
+    tasks.save_step(claim, _next_step(scope, SESSIONS.record(claim.row)))
 
 
-def _step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
+def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes of the next step."""
     outcome = test_numbers.outcome(record.doc["to"])
     if record.row.get("opted_out") and record.doc["call_status"] == SessionCallStatus.DIALING:
@@ -43,9 +107,9 @@ def _step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         case SessionCallStatus.QUEUED:
             return _dial(scope, record)
         case SessionCallStatus.DIALING if outcome.says:
-            return _answer_and_end(scope, record, outcome)
+            return _answer_and_talk(scope, record, outcome)
         case SessionCallStatus.DIALING:
-            return endings.end(scope, record, outcome.ending).writes
+            return endings.end_call(scope, record, outcome.ending).writes
         case _:
             return [_make_files_available(scope, record)]
 
@@ -59,8 +123,8 @@ def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     return dialing.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
-def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
-    """The writes of a call that somebody answers: the answer, the beginning of the recording, the end."""
+def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
+    """The writes of a call that somebody answers: the answer, the beginning of the recording, the talk with its end."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
         answer: SessionChanges = {
@@ -73,50 +137,36 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> Se
         ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER_S - ANSWERED_AFTER_S)
         begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
         return [sessions.replace(scope, record, begins, tasks.due_attributes(session["id"], ends_at))]
-    return _end(scope, record, outcome)
+    return _talk(scope, record, outcome)
 
 
-def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
-    """The writes that end an answered call. A wish not to be contacted is committed before them."""
-    result = _dialogue(scope, record, outcome)
-    if result.opts_out:
+def _talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
+    """The writes of the whole talk, which end the call. A wish not to be contacted is committed before them."""
+    call = simulate(outcome, Scripted(), dialogue.brief(scope, record))
+    if call.progress.opted_out:
         opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
-    changes: SessionChanges = {"summary": result.summary, "outcome": result.outcome}
-    if result.later is not None:
-        changes["call_later_at"] = clock.iso(result.later)
+    changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
+    if call.progress.later is not None:
+        changes["call_later_at"] = clock.iso(call.progress.later)
     ending = outcome.ending
     if ending.call_status == SessionCallStatus.COMPLETED:
-        ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{result.ended_by}_hangup"))
-    end = endings.end(scope, record, ending, changes, due_at=clock.now())
-    appointment = [] if result.change is None else [APPOINTMENTS.replace(scope, *result.change)]
-    return [*end.writes, transcripts.write(scope, record.doc["id"], result.lines), *appointment]
+        ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{call.ended_by}_hangup"))
+    end = endings.end_call(scope, record, ending, changes, due_at=clock.now())
+    appointment = [] if call.change is None else [APPOINTMENTS.replace(scope, *call.change)]
+    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken(call.said)), *appointment]
 
 
 def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes that end a call to a person who has opted out meanwhile. A call that was answered has a transcript."""
     if record.doc["answered_at"] is None:
-        return endings.end(scope, record, endings.OPTED_OUT).writes
+        return endings.end_call(scope, record, endings.OPTED_OUT).writes
     if record.doc["recording_status"] == FileStatus.NONE:
         begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
         return [sessions.replace(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     changes: SessionChanges = {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}
-    end = endings.end(scope, record, ending, changes, due_at=clock.now())
+    end = endings.end_call(scope, record, ending, changes, due_at=clock.now())
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]
-
-
-def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
-    subject = sessions.subject(scope, record.doc)
-    customer = subject.customer or CUSTOMERS.find(scope, record.doc["customer_id"])
-    return dialogue.simulate(
-        outcome,
-        Scripted(),
-        [subject.appointment] if subject.appointment is not None else [],
-        customer.doc,
-        subject.agent.business,
-        subject.agent.settings,
-        record.row.get("instructions"),
-    )
 
 
 def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:

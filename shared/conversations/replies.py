@@ -126,7 +126,7 @@ def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
     """What the agent of test mode replies, with these settings, to the first message of somebody whom nobody knows."""
     known = TurnInput((), message, settings=stored.known)
     agent = agent_for(dataclasses.replace(scope, livemode=False))
-    reply = opt_out.reply(known) or agent.reply([Utterance("user", message)], known, WINDOW_S)
+    reply = opt_out.reply_to_wish(known) or agent.reply([Utterance("user", message)], known, WINDOW_S)
     return _introduction(stored.business) + reply.content
 
 
@@ -157,7 +157,7 @@ def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) 
     customer_id = conversation.doc["customer_id"]
     known = TurnInput((), turn.message["content"], proposal=_proposal(conversation), customer_id=customer_id)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and is_held(conversation) else opt_out.reply(known)
+    wish = None if customer_id is None and is_held(conversation) else opt_out.reply_to_wish(known)
     if wish is not None:
         gone = (
             customer_id is not None and wish.result.has("customer_opted_out") and not _exists(turn.scope, customer_id)

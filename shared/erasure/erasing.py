@@ -136,7 +136,9 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     if session["call_status"] == SessionCallStatus.DIALING:
         raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
-        table.write(endings.end(scope, record, endings.CUSTOMER_DELETED, frees_customer=False).writes, uuid.uuid4().hex)
+        table.write(
+            endings.end_call(scope, record, endings.CUSTOMER_DELETED, frees_customer=False).writes, uuid.uuid4().hex
+        )
         return True
     stopped = False
     if "contact_id" in record.row:

@@ -32,7 +32,7 @@ lists in creation order.
 | slot of a live message     | `P#..#slot`                            | 4-digit number   | |
 | idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
 | contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
-| live calls of the stage    | `CARRIER`                              | see `shared/calls/live/capacity.py` | |
+| live calls of the stage    | `CARRIER`                              | see `shared/calls/capacity.py` | |
 | consent requests to a phone | `ASKED#{hash of phone}`               | pk of the consent | |
 | settings of the agent      | `P#..#agent_settings`                  | `agent_settings` | |
 | project                    | `PROJECTS`                             | 10-digit number  | |

@@ -65,6 +65,7 @@ CALL_AT = f"{NEXT:%Y-%m-%dT%H}:00:00.000Z"
 INSTRUCTIONS = "Mention the new parking deck"
 SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "7 June", "parking", "Goodbye", "I'll be there", "in the morning")
 MOVED = "2030-06-07T08:00:00.000Z"
+WHEN = "Monday 6 May 2030 at 07:08 (UTC)"
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +185,7 @@ def test_a_yes_confirms_the_appointment(stage: Stage, stopped_clock: Clock, line
     assert closes
     hangs_up(stage, stopped_clock, call, line)
     assert outcome(call) == ("completed", "customer_hangup", "human")
-    assert call.doc["summary"] == "The customer confirmed the appointment."
+    assert call.doc["summary"] == f"The customer confirmed the appointment of {WHEN}."
     assert events_of(stage, call.appointment) == ["appointment.created", "appointment.confirmed"]
     assert events_of(stage, call.id)[-2:] == ["session.completed", "session.transcript_ready"]
 
@@ -197,7 +198,7 @@ def test_an_appointment_is_moved_in_two_turns(stage: Stage, stopped_clock: Clock
     assert (appointment(call)["status"], appointment(call)["appointment_at"]) == ("rescheduled", MOVED)
     assert "proposal" not in call.row
     hangs_up(stage, stopped_clock, call, line)
-    assert call.doc["summary"] == "The customer moved the appointment."
+    assert call.doc["summary"] == f"The customer moved the appointment of {WHEN} to Friday 7 June 2030 at 08:00 (UTC)."
 
 
 def test_a_proposal_that_is_not_agreed_to_is_dropped(stage: Stage, stopped_clock: Clock, line: Line) -> None:
@@ -213,7 +214,7 @@ def test_an_appointment_is_cancelled_in_two_turns(stage: Stage, stopped_clock: C
     talks(stage, stopped_clock, call, "I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.")
     assert appointment(call)["status"] == "cancelled"
     hangs_up(stage, stopped_clock, call, line)
-    assert call.doc["summary"] == "The customer cancelled the appointment."
+    assert call.doc["summary"] == f"The customer cancelled the appointment of {WHEN}."
 
 
 def test_who_does_not_want_to_be_called_again_is_not_and_the_call_ends(
@@ -274,6 +275,10 @@ def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("call_later", "callback_requested", "human")
     assert call.doc["call_later_at"] == CALL_AT
+    assert (
+        call.doc["summary"]
+        == f"The customer asked to be called again on {NEXT:%A} {NEXT.day} {NEXT:%B %Y} at 10:00 (UTC)."
+    )
     assert appointment(call)["status"] == "pending"
     assert events_of(stage, call.id)[-2:] == ["session.call_later", "session.transcript_ready"]
     after(stage, stopped_clock, call, FILES_WITHIN_MS)
@@ -294,7 +299,7 @@ def test_what_was_changed_is_told_though_a_person_is_asked_for_in_the_end(
     call = reached(stage, line)
     talks(stage, stopped_clock, call, "Yes, I'll be there.", "I want to speak to a person")
     hangs_up(stage, stopped_clock, call, line)
-    told = "The customer confirmed the appointment. The customer is to be called back by a person."
+    told = f"The customer confirmed the appointment of {WHEN}. The customer is to be called back by a person."
     assert call.doc["summary"] == told
 
 
@@ -331,7 +336,7 @@ def test_a_talk_that_takes_too_long_keeps_what_was_done(stage: Stage, stopped_cl
     talks(stage, stopped_clock, call, "Yes, I'll be there.")
     after(stage, stopped_clock, call, LONGEST_MS)
     assert outcome(call) == ("completed", "max_duration", "human")
-    assert call.doc["summary"] == "The customer confirmed the appointment."
+    assert call.doc["summary"] == f"The customer confirmed the appointment of {WHEN}."
     assert call.doc["transcript_status"] == "available"
 
 

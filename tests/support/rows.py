@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, AppointmentCreate, AppointmentRecord
 from shared.aws import services
+from shared.calls import commands as calls
 from shared.calls import sessions
 from shared.calls.sessions import Channel
 from shared.core import clock, ids
@@ -71,7 +72,7 @@ def event(scope: Scope, type: str, about: Mapping[str, Any]) -> table.Row:
 def session(scope: Scope, **given: Any) -> table.Row:
     """A session made now, of a customer that need not exist."""
     customer: Any = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
-    doc = sessions.new(
+    doc = calls.new(
         scope,
         customer,
         appointment_id=None,

@@ -4,6 +4,7 @@ import copy
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -17,10 +18,9 @@ from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput,
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
-from shared.calls import dialogue as dialogues
-from shared.calls.dialogue import LONGEST_NAME, SPEAKING, Dialogue, callee_for, simulate, spoken
+from shared.calls.dialogue import LONGEST_NAME, Briefing, spoken
+from shared.calls.simulated import SPEAKING, SimulatedCall, simulate
 from shared.core import clock
-from shared.customers.resource import Customer
 from shared.docs import samples
 from shared.store.keys import Scope
 from shared.telephony.test_numbers import OUTCOMES, Outcome
@@ -30,7 +30,6 @@ SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, 0, 123_000, tzinfo=UTC)  # a Wednesday
 TALKING = [nn for nn, outcome in OUTCOMES.items() if outcome.says]
 BERLIN = "Europe/Berlin"
-NAMELESS: Customer = {**samples.CUSTOMER, "name": None}
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +76,20 @@ CASES: dict[str, dict[str, Any] | None] = {
 }
 
 
-def simulated(nn: int, *appointments: AppointmentRecord) -> Dialogue:
-    return simulate(OUTCOMES[nn], Scripted(), appointments, samples.CUSTOMER, "Blue Clinic", DEFAULTS, None)
+def briefing(
+    about: AppointmentRecord | None = None,
+    name: str | None = samples.CUSTOMER["name"],
+    settings: Settings = DEFAULTS,
+    instructions: str | None = None,
+) -> Briefing:
+    """What is known of a call about this appointment, of which the agent speaks unless it is cancelled."""
+    coming = None if about is None or about.doc["status"] == "cancelled" else about
+    timezone = None if about is None else about.doc["timezone"]
+    return Briefing(samples.CUSTOMER["id"], name, "Blue Clinic", settings, coming, timezone, instructions)
+
+
+def simulated(nn: int, about: AppointmentRecord | None = None) -> SimulatedCall:
+    return simulate(OUTCOMES[nn], Scripted(), briefing(about))
 
 
 def is_coming(doc: Appointment) -> bool:
@@ -109,40 +120,41 @@ def expected(nn: int, doc: Appointment) -> dict[str, Any]:
 @pytest.mark.parametrize("nn", TALKING)
 def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     given = CASES[case]
-    concerned = [] if given is None else [found(**given)]
+    concerned = None if given is None else found(**given)
     before = copy.deepcopy(concerned)
 
-    dialogue = simulated(nn, *concerned)
+    dialogue = simulated(nn, concerned)
 
     assert concerned == before
-    changes = expected(nn, concerned[0].doc) if concerned else {}
+    changes = {} if concerned is None else expected(nn, concerned.doc)
     if changes:
         assert dialogue.change is not None
         original, doc = dialogue.change
-        assert original is concerned[0]
+        assert original is concerned
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
         assert APPOINTMENTS.replace(SCOPE, original, doc).values == {":v": 7}
     else:
         assert dialogue.change is None
     ending = OUTCOMES[nn].ending
-    assert (dialogue.later is not None) == (ending.call_status == "call_later")
+    assert (dialogue.progress.later is not None) == (ending.call_status == "call_later")
     if ending.call_status == "completed":
         assert ending.ended_reason == f"{dialogue.ended_by}_hangup"
     assert_is_speech(dialogue)
 
 
-def assert_is_speech(dialogue: Dialogue) -> None:
+def assert_is_speech(dialogue: SimulatedCall) -> None:
     """It goes by turns from the agent's opening to the agent's last word, in plain words."""
-    assert [line["role"] for line in dialogue.lines] == ["agent", "customer"] * (len(dialogue.lines) // 2) + ["agent"]
-    assert len(dialogue.lines) >= 3
-    times = [at for line in dialogue.lines for at in (line["started_at_ms"], line["ended_at_ms"])]
+    lines = spoken(dialogue.said)
+    assert [line["role"] for line in lines] == ["agent", "customer"] * (len(lines) // 2) + ["agent"]
+    assert len(lines) >= 3
+    times = [at for line in lines for at in (line["started_at_ms"], line["ended_at_ms"])]
     assert times[0] >= 0
     assert all(one < later for one, later in pairwise(times))
-    for line in dialogue.lines:
+    for line in lines:
         assert line["content"] == " ".join(line["content"].split())
         assert re.search(r"<[a-zA-Z/!?]", line["content"]) is None
         assert 0 < len(line["content"]) < 1_200
-    assert "did not understand" not in " ".join(line["content"] for line in dialogue.lines)
+    assert "did not understand" not in " ".join(line["content"] for line in lines)
     assert re.fullmatch(r"[A-Z][^.\n]{10,200}\.", dialogue.summary)
 
 
@@ -153,7 +165,7 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
         at = clock.iso(clock.now() + 30 * clock.HOUR)
         dialogue = simulated(nn, found(at))
         assert (dialogue.change[1]["status"] if dialogue.change else None) == expected(nn, found(at).doc).get("status")
-        assert (dialogue.later is not None) == (nn == 5)
+        assert (dialogue.progress.later is not None) == (nn == 5)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +181,14 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
     ],
 )
 def test_a_call_later_is_at_ten_on_the_customers_clocks(given: dict[str, Any] | None, hour: str) -> None:
-    dialogue = simulated(5, *([] if given is None else [found(**given)]))
-    assert dialogue.later == clock.parse(hour)
+    dialogue = simulated(5, None if given is None else found(**given))
+    assert dialogue.progress.later == clock.parse(hour)
     assert dialogue.ended_by == "agent"
     assert dialogue.summary.startswith("The customer asked to be called again on Thursday 4 March 2027 at 10:00 (")
 
 
 def test_a_dialogue_reads_as_one() -> None:
-    assert [(line["role"], line["content"]) for line in simulated(8, found()).lines] == [
+    assert list(simulated(8, found()).said) == [
         (
             "agent",
             "Hello, this is the automated AI assistant of Blue Clinic. This call is recorded. Am I speaking with Ada?",
@@ -206,7 +218,7 @@ def test_a_dialogue_reads_as_one() -> None:
 
 def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
     dialogue = simulated(8, found("2027-03-27T01:30:00.000Z"))
-    said = [line["content"] for line in dialogue.lines]
+    said = [content for _, content in dialogue.said]
     assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[4]
     assert said[5] == OUTCOMES[8].asked_back
     assert "Sunday 28 March 2027 at 03:30" in said[6]
@@ -215,13 +227,13 @@ def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
 @pytest.mark.parametrize("given", [None, {"status": "cancelled"}])
 def test_the_agent_does_not_speak_of_an_appointment_that_does_not_stand(given: dict[str, Any] | None) -> None:
     for nn in TALKING:
-        said = " ".join(line["content"] for line in simulated(nn, *([] if given is None else [found(**given)])).lines)
+        said = " ".join(content for _, content in simulated(nn, None if given is None else found(**given)).said)
         assert "Dental" not in said
         assert "2027 at 14:30" not in said
 
 
 def test_a_confirmed_appointment_is_told_to_be_so() -> None:
-    said = [line["content"] for line in simulated(0, found(status="confirmed")).lines]
+    said = [content for _, content in simulated(0, found(status="confirmed")).said]
     assert "is already confirmed." in said[4]
 
 
@@ -259,7 +271,7 @@ class Watched:
 
 def test_each_turn_has_an_input_of_its_own_that_knows_what_the_call_has_done() -> None:
     agent = Watched()
-    simulate(OUTCOMES[9], agent, [found()], samples.CUSTOMER, "Blue Clinic", DEFAULTS, "Be brief.")
+    simulate(OUTCOMES[9], agent, briefing(found(), instructions="Be brief."))
     turns = [turn for turn, _ in agent.given]
     assert len({id(one) for one in turns}) == 3
     assert {(one.in_call, one.can_call, one.instructions, one.timezone) for one in turns} == {
@@ -275,10 +287,15 @@ def test_two_changes_in_a_call_become_one_of_the_appointment_as_it_was_found() -
     line = OUTCOMES[8].says
     outcome = Outcome(OUTCOMES[0].ending, says=("Yes, I'll be there.", *line))
     concerned = found()
-    change = simulate(outcome, Scripted(), [concerned], NAMELESS, "Blue Clinic", DEFAULTS, None).change
+    call = simulate(outcome, Scripted(), briefing(concerned, name=None))
+    change = call.change
     assert change is not None
     assert change[0] is concerned
     assert change[1]["appointment_at"] == "2027-03-06T13:30:00.000Z"
+    at, later = (f"{day} March 2027 at 14:30 (Europe/Berlin)" for day in ("Friday 5", "Saturday 6"))
+    assert call.summary == (
+        f"The customer confirmed the appointment of {at}. The customer moved the appointment of {at} to {later}."
+    )
 
 
 class Saying:
@@ -294,43 +311,33 @@ class Saying:
 
 @pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
-    dialogue = simulate(OUTCOMES[nn], Saying("Hm."), [found()], samples.CUSTOMER, "Blue Clinic", DEFAULTS, None)
-    assert (dialogue.change, dialogue.later, dialogue.ended_by) == (None, None, "customer")
+    dialogue = simulate(OUTCOMES[nn], Saying("Hm."), briefing(found()))
+    assert (dialogue.change, dialogue.progress.later, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
-    assert "Yes, please." not in [line["content"] for line in dialogue.lines]
+    assert "Yes, please." not in [content for _, content in dialogue.said]
 
 
 def test_a_handoff_ends_the_call() -> None:
-    dialogue = simulate(
-        OUTCOMES[6],
-        Saying("A person will help you.", "hand_off"),
-        [found()],
-        samples.CUSTOMER,
-        "Blue Clinic",
-        DEFAULTS,
-        None,
-    )
-    assert len(dialogue.lines) == 5
+    dialogue = simulate(OUTCOMES[6], Saying("A person will help you.", "hand_off"), briefing(found()))
+    assert len(dialogue.said) == 5
     assert dialogue.ended_by == "agent"
 
 
 def test_what_the_agent_says_is_spoken_as_plain_words() -> None:
     agent = Saying("# Hello\n\n- **one**\n- [two](https://example.com) <b>x</b>")
-    dialogue = simulate(OUTCOMES[0], agent, [], NAMELESS, "Blue Clinic", DEFAULTS, None)
-    assert dialogue.lines[2]["content"] == "Hello - one - two: https://example.com x"
+    dialogue = simulate(OUTCOMES[0], agent, briefing(name=None))
+    assert dialogue.said[2][1] == "Hello - one - two: https://example.com x"
 
 
-def shown(**given: Any) -> AppointmentView:
-    return Tools(TurnInput(appointments=[found(**given)], message="")).list_appointments()[0]
-
-
-def first_words(name: str | None, business: str, about: AppointmentView | None = None, *, recorded: bool = True) -> str:
-    return dialogues.first_words(callee_for(name, business, about, "UTC"), recorded=recorded)
+def first_words(
+    name: str | None, business: str, about: AppointmentRecord | None = None, *, recorded: bool = True
+) -> str:
+    return replace(briefing(about, name), business=business).first_words(recorded=recorded)
 
 
 def test_a_person_with_a_name_is_asked_for_before_anything_is_told() -> None:
     said = "Hello, this is the automated AI assistant of Blue Clinic. This call is recorded. Am I speaking with Ada?"
-    assert first_words("Ada", "Blue Clinic", shown()) == first_words("Ada", "Blue Clinic") == said
+    assert first_words("Ada", "Blue Clinic", found()) == first_words("Ada", "Blue Clinic") == said
 
 
 def test_that_a_call_is_recorded_is_said_only_where_it_is() -> None:
@@ -340,12 +347,12 @@ def test_that_a_call_is_recorded_is_said_only_where_it_is() -> None:
 
 
 def test_a_customer_without_a_name_is_told_the_time_and_nothing_else() -> None:
-    said = first_words(None, "Blue Clinic", shown(location="Main Street 1"))
+    said = first_words(None, "Blue Clinic", found(location="Main Street 1"))
     assert said.endswith(
         "This call is recorded. I am calling about your appointment on Friday 5 March 2027 at 14:30 (Europe/Berlin). "
         "Will you be there?"
     )
-    assert said == first_words(" \n", "Blue Clinic", shown(location="Main Street 1"))
+    assert said == first_words(" \n", "Blue Clinic", found(location="Main Street 1"))
 
 
 def test_a_call_about_nothing_begins_with_an_offer() -> None:
@@ -358,7 +365,7 @@ def test_names_and_titles_are_data() -> None:
     assert said == " ".join(said.split())
     assert said.startswith("Hello, this is the automated AI assistant of **A** < script>x< /script> [b](https://evil")
     assert said.count("c" * 20 + "…") == 2
-    told = simulated(0, found(title=odd)).lines[2]["content"]
+    told = simulated(0, found(title=odd)).said[2][1]
     assert told.startswith("Thank you. I am calling about **A** < script>x< /script> [b](https://evil.example)")
     assert told.count("c" * 20 + "…") == 1
     assert "\u202e" not in said + told
@@ -368,20 +375,18 @@ def test_names_and_titles_are_data() -> None:
 def test_the_phone_of_the_business_comes_before_the_goodbye() -> None:
     settings: Settings = {**DEFAULTS, "business_phone": "+4930123456"}
     for nn in TALKING:
-        for customer in (samples.CUSTOMER, NAMELESS):
-            dialogue = simulate(OUTCOMES[nn], Scripted(), [found()], customer, "Blue Clinic", settings, None)
-            last = dialogue.lines[-1]["content"]
+        for name in (samples.CUSTOMER["name"], None):
+            _, last = simulate(OUTCOMES[nn], Scripted(), briefing(found(), name, settings)).said[-1]
             assert (re.search(r"You can reach us at \+4930123456\. Goodbye\b", last) is not None) == (nn != 10)
 
 
 def test_a_wrong_number_hears_no_word_of_the_appointment() -> None:
     for given in (None, {}, {"status": "cancelled"}):
-        about = [] if given is None else [found(location="Main Street 1", **given)]
-        dialogue = simulate(OUTCOMES[12], Scripted(), about, samples.CUSTOMER, "Blue Clinic", DEFAULTS, None)
-        said = [line["content"] for line in dialogue.lines]
+        dialogue = simulated(12, None if given is None else found(location="Main Street 1", **given))
+        said = [content for _, content in dialogue.said]
         assert said[1:] == ["Sorry, you have the wrong number.", "I am sorry to have disturbed you. Goodbye."]
         assert not re.search(r"Dental|Main Street|2027|14:30", " ".join(said))
-        assert (dialogue.outcome, dialogue.change, dialogue.ended_by) == ("wrong_person", None, "agent")
+        assert (dialogue.progress.outcome, dialogue.change, dialogue.ended_by) == ("wrong_person", None, "agent")
         assert dialogue.summary == "Somebody else answered."
 
 

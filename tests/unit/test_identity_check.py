@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pytest
 
 from shared.agent import Reply, Utterance
 from shared.agent.tools import TurnInput, TurnResult
-from shared.agent_settings.resource import DEFAULTS
-from shared.calls import dialogue, identity_check
+from shared.calls import identity_check
+from shared.calls.dialogue import Progress, reply_in_call
 from shared.calls.identity_check import Stage
+from shared.calls.transcripts import Speaker
 from shared.core import clock
-from tests.unit.test_dialogue import shown
+from tests.unit.test_dialogue import briefing, found
 
 NOW = datetime(2027, 3, 3, 9, 0, 0, tzinfo=UTC)  # a Wednesday
 QUESTION = "Am I speaking with Ada Lovelace?"
@@ -52,34 +53,23 @@ class Call:
     name: str | None = "Ada Lovelace"
 
     def __post_init__(self) -> None:
-        self.callee = dialogue.callee_for(self.name, "Blue Clinic", shown(), "UTC")
-        self.opening = dialogue.first_words(self.callee, recorded=True)
-        self.stage: Stage | None = self.callee.first_stage
-        self.history = [Utterance("assistant", self.opening)]
+        self.briefing = briefing(found(), self.name)
+        self.opening = self.briefing.first_words(recorded=True)
+        self.progress = Progress(self.briefing.callee.first_stage)
+        self.said: list[tuple[Speaker, str]] = [("agent", self.opening)]
         self.result = TurnResult()
-        self.proposal = None
 
     def hears(self, text: str) -> str:
         """What the agent answers."""
-        turn = TurnInput(
-            appointments=(),
-            message=text,
-            in_call=True,
-            customer_id="cust_1",
-            settings=DEFAULTS,
-            proposal=self.result.proposed,
-        )
-        self.history.append(Utterance("user", text))
-        reply, self.stage = dialogue.reply(
-            Agent(), self.callee, self.opening, self.stage, self.history, turn, seconds=5
-        )
+        self.said.append(("customer", text))
+        reply, self.progress = reply_in_call(Agent(), self.briefing, self.progress, self.said, seconds=5)
         self.result = reply.result
-        self.history.append(Utterance("assistant", reply.content))
+        self.said.append(("agent", reply.content))
         return reply.content
 
     @property
     def is_over(self) -> bool:
-        return dialogue.ends_call(self.result)
+        return self.result.ends_call
 
 
 def test_only_after_a_yes_the_appointment_is_named() -> None:
@@ -245,7 +235,7 @@ def test_a_wrong_number_of_a_customer_without_a_name(text: str) -> None:
 
 def test_a_customer_who_was_deleted_meanwhile_is_not_spoken_about() -> None:
     call = Call(name=None)
-    call.stage = Stage.ASKED
+    call.progress = replace(call.progress, stage=Stage.ASKED)
     assert call.hears("Yes, speaking.") == WRONG
     assert call.is_over
     assert call.result.done is None

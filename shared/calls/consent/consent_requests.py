@@ -99,7 +99,7 @@ def close(
             writes.append(sessions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
         else:
-            writes += endings.end(scope, session, ending, changes).writes
+            writes += endings.end_call(scope, session, ending, changes).writes
     if claim is None:
         table.write(writes, uuid.uuid4().hex)
     else:

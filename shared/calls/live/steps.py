@@ -4,7 +4,7 @@ A step runs when it is due, or when an event arrives. In both cases the worker a
 call, so events may be lost, repeated or out of order.
 
 A call stays `queued` until the carrier has accepted it, so that a call for which the carrier has no capacity can wait:
-1. A worker writes `started_at`, with the counts of the limits and the call's slot (`shared/calls/live/capacity.py`).
+1. A worker writes `started_at`, with the counts of the limits and the call's slot (`shared/calls/capacity.py`).
 2. It lets the carrier place the call. If it dies here, the next worker does so again with the same token, which yields
    the same call.
 3. It writes `dialing` and the call's id. If the carrier had no capacity, it undoes step 1 instead.
@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shared.calls import dialing, dialogue, endings, limits, sessions, transcripts
+from shared.calls import capacity, dialing, dialogue, endings, limits, sessions, transcripts
 from shared.calls.dialing import Clearance, Denied, PutOff
-from shared.calls.live import capacity, contacts
+from shared.calls.dialogue import Progress
+from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionChanges, SessionRecord, SessionRow
 from shared.core import clock
 from shared.core.log import logger
@@ -61,12 +62,12 @@ NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deploy
 WAITED_TOO_LONG = "The call waited for an hour, because too many calls were under way."
 
 
-def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
+def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     record = SESSIONS.record(claim.row)
     if sessions.is_starting(record):
         if clock.now() - record.row["started_at"] >= START_WITHIN_MS:
-            tasks.save_step(claim, _end(scope, record, TIMEOUT, None, clock.now()))
+            tasks.save_step(claim, _end_dialed(scope, record, TIMEOUT, None, clock.now()))
         else:
             _call_carrier(scope, claim, record, first=False)
     elif record.doc["call_status"] == SessionCallStatus.QUEUED:
@@ -80,7 +81,7 @@ def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Start a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.save_step(claim, endings.end(scope, record, endings.CUSTOMER_DELETED).writes)
+        tasks.save_step(claim, endings.end_call(scope, record, endings.CUSTOMER_DELETED).writes)
         return
     clear = dialing.clearance(scope, record)
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone()
@@ -93,9 +94,9 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
                 "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
                 extra={"session_id": record.doc["id"]},
             )
-            writes = endings.end(scope, record, endings.PROVIDER_ERROR, {"summary": NO_MEDIA_BRIDGE}).writes
+            writes = endings.end_call(scope, record, endings.PROVIDER_ERROR, {"summary": NO_MEDIA_BRIDGE}).writes
         case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = endings.end(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
+            writes = endings.end_call(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
         case PutOff():
             writes = dialing.put_off_or_end(scope, record, clear)
         case Clearance():
@@ -112,12 +113,12 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
-    callee = dialogue.callee_of(sessions.subject(scope, record.doc))
+    briefing = dialogue.brief(scope, record)
     attributes = {
         **tasks.due_attributes(session_id, now),
         "started_at": now,
-        "opening": dialogue.first_words(callee, recorded=adapters.records_calls()),
-        "stage": callee.first_stage,
+        "opening": briefing.first_words(recorded=adapters.records_calls()),
+        "stage": briefing.callee.first_stage,
     }
     starts = sessions.replace(scope, record, {"to": clear.to}, attributes)
     tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
@@ -136,10 +137,10 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
         tasks.save_step(claim, _try_again(scope, record, none_placed=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.save_step(claim, endings.end(scope, record, refused.ending).writes)
+        tasks.save_step(claim, endings.end_call(scope, record, refused.ending).writes)
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
-        end = endings.end(scope, record, endings.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
+        end = endings.end_call(scope, record, endings.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
         tasks.save_step(claim, end.writes)
     else:
         tasks.save_step(claim, contacts.record(scope, record, contact_id, clock.now() + POLL_MS))
@@ -166,14 +167,14 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
         logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
         state, patience = None, LONGEST_MS + LOST_AFTER_MS
     if state is None and age >= patience:
-        return _end(scope, record, TIMEOUT, None, now)
+        return _end_dialed(scope, record, TIMEOUT, None, now)
     if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
         adapters.carrier().stop(contact_id)
-        return _end(scope, record, endings.OPTED_OUT, None, now)
+        return _end_dialed(scope, record, endings.OPTED_OUT, None, now)
     if state is not None:
         answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
         if state.ending is not None:
-            return _end(scope, record, state.ending, answered_at, state.ended_at)
+            return _end_dialed(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
             changes: SessionChanges = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
             return [sessions.replace(scope, record, changes, due)]
@@ -192,24 +193,26 @@ def _describe(contact_id: str, age: int) -> ContactState | None:
     return ContactState(state.answered_at, clock.now(), too_long)
 
 
-def _end(
+def _end_dialed(
     scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: int | None
 ) -> Sequence[table.Write]:
     """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
-    changes: SessionChanges = {"answered_at": answered_at or record.doc["answered_at"]}
+    progress = Progress.of(record.row)
+    changes: SessionChanges = {
+        **progress.session_changes,
+        "answered_at": answered_at or record.doc["answered_at"],
+    }
     if record.row.get("voicemail") and ending.call_status == SessionCallStatus.COMPLETED:
         ending = VOICEMAIL
     elif record.row.get("talked"):
         # Whoever spoke with the agent is a person, unless the carrier reports a machine.
         ending = replace(ending, answered_by=ending.answered_by or "human")
-    is_for_later = record.row.get("ends_for_later") or "later" in record.row
-    if is_for_later and ending.call_status == SessionCallStatus.COMPLETED:
+    if progress.ends_for_later and ending.call_status == SessionCallStatus.COMPLETED:
         ending = Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
-        changes["call_later_at"] = clock.iso(record.row["later"]) if "later" in record.row else None
-    changes["outcome"] = record.row.get("call_result", CallOutcome.OPTED_OUT if record.row.get("opted_out") else None)
-    if "outcome" in record.row:
-        changes["summary"] = record.row["outcome"]
-    return endings.end(scope, record, ending, changes, due_at=clock.now(), at=at).writes
+        changes["call_later_at"] = None if progress.later is None else clock.iso(progress.later)
+    if progress.outcome is None and record.row.get("opted_out"):
+        changes["outcome"] = CallOutcome.OPTED_OUT
+    return endings.end_call(scope, record, ending, changes, due_at=clock.now(), at=at).writes
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:

@@ -1,31 +1,30 @@
 """A turn of a live call: the agent answers the customer, with the tools of a conversation (promises 7, 8).
 
 The transcript, one row, is the history of the call. A turn extends it in the transaction that commits the changes of
-the tools. The session's row stores the agent's proposal and the outcome of the call so far.
+the tools. The session's row stores the call's progress (`shared/calls/dialogue.py`).
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.agent import Agent, AgentFailed, Utterance, agent_for, count_turn, voicemail
-from shared.agent.tools import Action, HandoffReason, Proposal, TurnInput, TurnResult, handoff
+from shared.agent import Agent, AgentFailed, agent_for, count_turn, voicemail
+from shared.agent.tools import Action, HandoffReason, TurnResult, handoff
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts
+from shared.calls.dialogue import Progress
 from shared.calls.identity_check import Stage
 from shared.calls.sessions import SESSIONS, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
 from shared.customers import resource as customers
-from shared.resources import fields
 from shared.store import commit, table
 from shared.store.keys import Scope
-from shared.telephony import CallOutcome, SessionCallStatus
+from shared.telephony import SessionCallStatus
 
 TRIES = 3
 """The attempts to commit a turn while other writes conflict with it."""
@@ -36,15 +35,8 @@ SILENCES = 3
 FAREWELL = "I cannot hear you. Goodbye."
 WAITING, WAITING_SILENCES = "I am still here.", 8
 """What the agent says to a silence while somebody fetches the person, and the number of such silences that it waits."""
-CHANGES = {
-    "appointment_confirmed": "The customer confirmed the appointment.",
-    "appointment_rescheduled": "The customer moved the appointment.",
-    "appointment_cancelled": "The customer cancelled the appointment.",
-}
-"""The summary's sentence for each action that changes an appointment."""
 VOICEMAIL = "Goodbye."
 """What the agent says to a machine, before it hangs up."""
-CALL_LATER = "The customer asked to be called again."
 
 
 @dataclass(frozen=True)
@@ -109,26 +101,23 @@ def _farewell(scope: Scope, text: str) -> str:
 def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, seconds: float) -> _Turn:
     transcript = transcripts.find(scope, session.doc["id"])
     lines = transcripts.lines(transcript) if transcript else _opening(session)
-    history = [Utterance("user" if line["role"] == "customer" else "assistant", line["content"]) for line in lines]
     if not session.row.get("talked") and voicemail.is_greeting(text):
         response = Response(VOICEMAIL, ends_call=True)
         machine = sessions.replace(scope, session, {}, {"voicemail": True})
         return _Turn(response, [machine, _spoken(scope, session, transcript, lines, text, response)])
-    subject = sessions.subject(scope, session.doc)
-    stage = Stage(session.row["stage"]) if "stage" in session.row else None
+    briefing, before = dialogue.brief(scope, session), Progress.of(session.row)
+    said = [*((line["role"], line["content"]) for line in lines), ("customer", text)]
     try:
-        callee, opening = dialogue.callee_of(subject), session.row.get("opening", "")
-        history = [*history, Utterance("user", text)]
-        turn = _turn_input(session, subject, text)
-        reply, stage = dialogue.reply(agent, callee, opening, stage, history, turn, seconds)
-        result, response = reply.result, Response(reply.content or LOST, dialogue.ends_call(reply.result))
+        reply, progress = dialogue.reply_in_call(agent, briefing, before, said, seconds)
+        result, response = reply.result, Response(reply.content or LOST, reply.result.ends_call)
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         result = TurnResult([handoff(HandoffReason.AGENT_FAILED)])
-        response = Response(dialogue.farewell(LOST, subject.agent.settings), ends_call=True)
-    if result.has("customer_opted_out"):
+        progress = before.after(result, before.stage, briefing.zone)
+        response = Response(dialogue.farewell(LOST, briefing.settings), ends_call=True)
+    if progress.opted_out:
         opting_out.keep(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
-    writes = _writes(scope, session, result, stage)
+    writes = _writes(scope, session, result, progress)
     return _Turn(response, [*writes, _spoken(scope, session, transcript, lines, text, response)], result.actions)
 
 
@@ -145,47 +134,14 @@ def _spoken(
     return transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
 
 
-def _turn_input(session: SessionRecord, subject: sessions.Subject, text: str) -> TurnInput:
-    about = subject.appointment
-    proposal = session.row.get("proposal")
-    return TurnInput(
-        appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
-        message=text,
-        customer_id=session.doc["customer_id"],
-        settings=subject.agent.known,
-        proposal=Proposal(**json.loads(proposal)) if proposal else None,
-        in_call=True,
-        instructions=session.row.get("instructions"),
-        timezone=None if about is None else about.doc["timezone"],
-        changed_before=any(change in session.row.get("outcome", "") for change in CHANGES.values()),
-    )
-
-
-def _writes(scope: Scope, session: SessionRecord, turn: TurnResult, stage: Stage | None) -> list[table.Write]:
+def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: Progress) -> list[table.Write]:
     """The writes of a turn: the change of the appointment, and the session's new state."""
-    proposal = fields.to_json(vars(turn.proposed)) if turn.proposed else None
-    internal: dict[str, table.Value | None] = {"proposal": proposal, "talked": True, "silences": None}
-    internal |= {"stage": stage, "later": turn.later, "ends_for_later": turn.ends_for_later or None}
-    outcome, before = _outcome(turn), session.row.get("outcome", "")
-    if outcome is not None and outcome not in before:
-        internal["outcome"] = f"{before} {outcome}".strip()
-    internal["call_result"] = dialogue.later_result(session.row.get("call_result"), turn)
+    internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
     writes: list[table.Write] = [sessions.replace(scope, session, {}, internal)]
-    if turn.change is not None:
-        writes.append(APPOINTMENTS.replace(scope, *turn.change))
+    if result.change is not None:
+        writes.append(APPOINTMENTS.replace(scope, *result.change))
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
     return writes
-
-
-def _outcome(turn: TurnResult) -> str | None:
-    """The turn's outcome as a sentence of the session's summary; None if there is none."""
-    sentences = {**CHANGES, "handoff": dialogue.HANDOFF, "customer_opted_out": dialogue.OPTED_OUT}
-    for action in turn.actions:
-        if action["type"] in sentences:
-            return sentences[action["type"]]
-    if turn.done == CallOutcome.WRONG_PERSON:
-        return dialogue.WRONG_PERSON
-    return CALL_LATER if turn.ends_for_later else None
 
 
 def _opening(session: SessionRecord) -> list[Line]:

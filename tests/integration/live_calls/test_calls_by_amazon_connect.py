@@ -11,7 +11,7 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared.calls.live.capacity import BACK_OFF_MS
+from shared.calls.capacity import BACK_OFF_MS
 from shared.calls.live.steps import LONGEST_MS, POLL_MS, START_WITHIN_MS
 from shared.core import clock
 from shared.telephony import adapters

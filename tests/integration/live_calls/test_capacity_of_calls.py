@@ -11,8 +11,7 @@ from functools import partial
 
 import pytest
 
-from shared.calls import limits
-from shared.calls.live import capacity
+from shared.calls import capacity, limits
 from shared.calls.live.steps import DIALED_WITHIN_MS, POLL_MS, START_WITHIN_MS
 from shared.core import clock
 from shared.store import table

@@ -431,7 +431,7 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(
         turn = TurnInput(world.mine, message, known, proposal, "cust_1", can_call=True, in_call=in_call)
         puppet = Puppet(world.named(wanted))
         # As a turn does: the model is not asked about a wish that needs none.
-        reply = opt_out.reply(turn) or puppet.reply([Utterance("user", message)], turn, 45)
+        reply = opt_out.reply_to_wish(turn) or puppet.reply([Utterance("user", message)], turn, 45)
         asked = proposal == QUESTION
         assert reply.result.has("customer_opted_out") <= (
             opt_out.opts_out(message) or (asked and agrees(message, QUESTION.kind))

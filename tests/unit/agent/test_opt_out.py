@@ -285,13 +285,15 @@ def test_anything_else_is_neither_a_wish_nor_asked_about(text: str) -> None:
 
 @pytest.mark.parametrize("text", UNCLEAR)
 def test_what_may_be_a_wish_opts_nobody_out_and_is_asked_about_once(text: str) -> None:
-    reply = opt_out.reply(TurnInput(appointments=(), message=text, customer_id="cust_1"))
+    reply = opt_out.reply_to_wish(TurnInput(appointments=(), message=text, customer_id="cust_1"))
     assert reply == Reply(opt_out.QUESTION, TurnResult(proposed=OPT_OUT))
 
 
 @pytest.mark.parametrize("text", ["How do I unsubscribe?", "I never said stop calling me", "I am tired of your calls"])
 def test_what_may_be_a_wish_is_not_asked_about_twice(text: str) -> None:
-    assert opt_out.reply(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")) is None
+    assert (
+        opt_out.reply_to_wish(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")) is None
+    )
 
 
 AGREES = [
@@ -309,7 +311,7 @@ AGREES += ["Yes, don't contact me", "Please do not call or write to me", "Yes, I
 
 @pytest.mark.parametrize("text", AGREES)
 def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
-    reply = opt_out.reply(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1"))
+    reply = opt_out.reply_to_wish(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1"))
     assert reply == Reply(opt_out.DONE, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}]))
 
 
@@ -318,12 +320,12 @@ def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
 )
 def test_any_other_answer_opts_nobody_out(text: str) -> None:
     turn = TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
-    assert opt_out.reply(turn) is None
+    assert opt_out.reply_to_wish(turn) is None
     assert Tools(turn).proposal is None
 
 
 def says(turn: TurnInput) -> str | None:
-    reply = opt_out.reply(turn)
+    reply = opt_out.reply_to_wish(turn)
     return None if reply is None else reply.content
 
 
