@@ -38,6 +38,7 @@ def customer(id: str) -> dict[str, Any]:
         "email": "ada@example.com",
         "name": "Ada Lovelace",
         "external_id": "4711",
+        "do_not_call": False,
         "metadata": {"floor": 2},
         "deleted_at": None,
     }

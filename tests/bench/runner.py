@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.bench.samples import Figure, Goal
@@ -19,6 +23,8 @@ from tests.support.receivers import Exchange, Receiver
 from tests.support.runner import Service, local_runner, quick_folder
 
 CLIENTS, SECONDS = 8, 8
+KEYS = 16
+"""Each API key has a rate limit of 100 requests a second."""
 EVENTS = 200
 """The events that are delivered for the number of deliveries a second."""
 PACE, PACED_SECONDS = 20, 15
@@ -40,11 +46,11 @@ def measure() -> dict[str, float]:
     """The figures, by name."""
     found: list[float] = []
     with quick_folder() as folder, local_runner(folder, speed=1) as service:
-        found.append(_rate(service, lambda client: client.get("/v1/ping")))
-        # A customer belongs to one key's project and mode: each client reads one of its own.
-        own = {key: _Client(service, key).create() for key in _keys(service)}
-        found.append(_rate(service, lambda client: client.get(f"/v1/customers/{own[client.key]}")))
-        found.append(_rate(service, lambda client: client.create()))
+        keys = _keys(service, folder)
+        customer = _Client(service, keys).create()
+        found.append(_rate(service, keys, lambda client: client.get("/v1/ping")))
+        found.append(_rate(service, keys, lambda client: client.get(f"/v1/customers/{customer}")))
+        found.append(_rate(service, keys, lambda client: client.create()))
     for endpoints in (10, 1):
         with _subscribed(endpoints) as (client, arrivals):
             found.append(_deliveries_a_second(client, arrivals, EVENTS // endpoints, EVENTS))
@@ -59,10 +65,10 @@ def report(found: dict[str, float]) -> list[Figure]:
 
 
 class _Client:
-    """A client with a kept connection."""
+    """A client with a kept connection, which sends these API keys in turn."""
 
-    def __init__(self, service: Service, key: str) -> None:
-        self.key = key
+    def __init__(self, service: Service, keys: Sequence[str]) -> None:
+        self._keys = itertools.cycle(keys)
         self._connection = http.client.HTTPConnection(urlsplit(service.base_url).netloc, timeout=60)
 
     def get(self, path: str) -> None:
@@ -79,7 +85,9 @@ class _Client:
         self._send("POST", "/v1/webhook_endpoints", body, 201)
 
     def _send(self, method: str, path: str, body: str | None, status: int) -> bytes:
-        headers = {"Authorization": f"Bearer {self.key}"} | ({"Content-Type": "application/json"} if body else {})
+        headers = {"Authorization": f"Bearer {next(self._keys)}"} | (
+            {"Content-Type": "application/json"} if body else {}
+        )
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
         content = response.read()
@@ -87,19 +95,21 @@ class _Client:
         return content
 
 
-def _keys(service: Service) -> list[str]:
-    """All keys, because each has a rate limit of 100 requests a second."""
-    return [key for project in service.projects for key in (project.test_key, project.live_key)]
+def _keys(service: Service, folder: Path) -> list[str]:
+    """New keys of the first project's test mode."""
+    command = [sys.executable, "-m", "infra.manage", "--data-dir", str(folder / "data"), "--json"]
+    command += ["keys", "create", str(service.projects[0].project_id)]
+    made = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(KEYS)]
+    return [json.loads(one)["plaintext"] for one in made]
 
 
-def _rate(service: Service, request: Callable[[_Client], object]) -> float:
+def _rate(service: Service, keys: Sequence[str], request: Callable[[_Client], object]) -> float:
     """Requests a second of all clients together."""
-    keys = _keys(service)
     counts = [0] * CLIENTS
     began = time.monotonic()
 
     def work(number: int) -> None:
-        client = _Client(service, keys[number % len(keys)])
+        client = _Client(service, [*keys[number:], *keys[:number]])
         while time.monotonic() - began < SECONDS:
             request(client)
             counts[number] += 1
@@ -136,7 +146,7 @@ def _subscribed(endpoints: int) -> Iterator[tuple[_Client, _Arrivals]]:
     """A client of a new service whose first project has these webhook endpoints."""
     arrivals = _Arrivals()
     with quick_folder() as folder, local_runner(folder, speed=1) as service, Receiver(arrivals.note) as receiver:
-        client = _Client(service, _keys(service)[0])
+        client = _Client(service, _keys(service, folder))
         for _ in range(endpoints):
             client.subscribe(receiver.url)
         # The first delivery imports and connects.
