@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.aws import services
 from shared.aws.services import Unavailable
 from shared.core import clock, limits, metrics, trace
 from shared.core.log import logger
@@ -58,7 +57,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def make_attempt(message: QueueMessage) -> None:
     """Make the attempt that is due for the delivery of a wake-up. Does nothing if none is due."""
-    arrival = Arrival(services.queue_of(message.queue), clock.now() - message.sent_at)
+    arrival = Arrival(message.queue, clock.now() - message.sent_at)
     delivery = claim(*message.task)
     if delivery is None:
         return

@@ -24,6 +24,10 @@ LONGEST_BACKOFF_S = 60
 DELETE_EVERY_S = 1.0
 """Seconds after which a batch that still runs deletes its finished messages, and then again and again."""
 
+_threads = ThreadPoolExecutor(1_000, "message")
+"""One for each message that is processed at the same time. They are kept, because a new thread for each message takes
+as much CPU time as a call of AWS."""
+
 T = TypeVar("T")
 Record = Mapping[str, Any]
 """A stream record, as Lambda passes it on."""
@@ -31,31 +35,32 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class QueueMessage:
-    """A queue message, as Lambda passes it on. `queue` is the ARN of its queue, `group` its message group.
+    """A queue message, as Lambda passes it on. `queue` is the queue's name in `infra/topology.py`, if it has one.
 
-    `sent_at` is in milliseconds, and `receives` says how often the message was received, this time included.
+    `sent_at` is in milliseconds, and `receives` says how often the message was received, this time included. Only a
+    message of a FIFO queue has a `fifo_group`.
     """
 
     id: str
     body: str
-    queue: str
+    queue: str | None
     receipt: str
     sent_at: clock.Instant
     receives: int
-    group: str | None
+    fifo_group: str | None
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> QueueMessage:
+    def of(cls, record: Mapping[str, Any], queue: str | None) -> QueueMessage:
         """The message of a record of Lambda's event."""
         attributes = record["attributes"]
         return cls(
             id=record["messageId"],
             body=record["body"],
-            queue=record["eventSourceARN"],
+            queue=queue,
             receipt=record["receiptHandle"],
             sent_at=int(attributes["SentTimestamp"]),
             receives=int(attributes["ApproximateReceiveCount"]),
-            group=attributes.get("MessageGroupId"),
+            fifo_group=attributes.get("MessageGroupId") if record["eventSourceARN"].endswith(".fifo") else None,
         )
 
     @property
@@ -63,11 +68,6 @@ class QueueMessage:
         """The key of the task that a wake-up names."""
         wake_up = json.loads(self.body)
         return wake_up["pk"], wake_up["sk"]
-
-    @property
-    def fifo_group(self) -> str | None:
-        """The message group if the queue is a FIFO queue, otherwise None."""
-        return self.group if self.queue.endswith(".fifo") else None
 
 
 Work = Callable[[QueueMessage], None]
@@ -79,7 +79,9 @@ def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
     The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR_MS` after it was
     sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
     """
-    messages = [QueueMessage.of(record) for record in event["Records"]]
+    # All messages of a batch are from one queue.
+    queue = services.queue_of(event["Records"][0]["eventSourceARN"])
+    messages = [QueueMessage.of(record, queue) for record in event["Records"]]
     if len(messages) > 1:
         failed = _run_concurrently(work, messages)
     else:
@@ -149,27 +151,26 @@ def in_order_for(sent_at: clock.Instant) -> float:
 
 
 def _run_concurrently(work: Work, messages: Sequence[QueueMessage]) -> list[QueueMessage]:
-    """Run `work` on each message in a thread of its own. Returns the messages on which it failed."""
+    """Run `work` on each message in a thread. Returns the messages on which it failed."""
     failed: list[QueueMessage] = []
     running: dict[Future[bool], QueueMessage] = {}
     latest: dict[str, Future[bool]] = {}
-    with ThreadPoolExecutor(len(messages)) as pool:
-        for message in messages:
-            group = message.fifo_group
-            # A thread has its own context, with the log fields of this one.
-            run = copy_context().run
-            future = pool.submit(run, _process, work, message, latest.get(group) if group else None)
-            running[future] = message
-            if group:
-                latest[group] = future
-        while running:
-            ended, _ = wait(running, DELETE_EVERY_S)
-            results = [(running.pop(future), future.result()) for future in ended]
-            failures = [message for message, succeeded in results if not succeeded]
-            _deliver_soon(failures)
-            failed += failures
-            if running:
-                _release_groups([message for message, succeeded in results if succeeded])
+    for message in messages:
+        group = message.fifo_group
+        # A thread has its own context, with the log fields of this one.
+        run = copy_context().run
+        future = _threads.submit(run, _process, work, message, latest.get(group) if group else None)
+        running[future] = message
+        if group:
+            latest[group] = future
+    while running:
+        ended, _ = wait(running, DELETE_EVERY_S)
+        results = [(running.pop(future), future.result()) for future in ended]
+        failures = [message for message, succeeded in results if not succeeded]
+        _deliver_soon(failures)
+        failed += failures
+        if running:
+            _release_groups([message for message, succeeded in results if succeeded])
     return failed
 
 
@@ -227,13 +228,14 @@ def _release_groups(messages: Sequence[QueueMessage]) -> None:
 
 def _settle(operation: str, message: QueueMessage, entries: Sequence[Mapping[str, Any]]) -> None:
     """Call an operation with the queue of the message and these entries. A failure is logged."""
-    queue, problem = services.queue_of(message.queue), "unknown queue"
-    if queue is not None:
+    problem = "unknown queue"
+    if message.queue is not None:
+        url = services.queue_url(message.queue)
         try:
-            response = services.sqs().call(operation, {"QueueUrl": services.queue_url(queue), "Entries": entries})
+            response = services.sqs().call(operation, {"QueueUrl": url, "Entries": entries})
             problem = response["Failed"][0]["Code"] if response.get("Failed") else ""
         except (services.AwsError, services.Unavailable) as error:
             problem = type(error).__name__
     if problem:
-        extra = {"queue": queue or message.queue, "error": problem}
+        extra = {"queue": message.queue, "error": problem}
         logger().warning("could not delete or re-time messages", extra=extra)
