@@ -1,4 +1,7 @@
-"""Unknown paths, the API description, and the documentation, /docs. Every error's `doc_url` leads to /docs/errors."""
+"""Unknown paths, the API description, the command line for clients, and the documentation, /docs.
+
+Every error's `doc_url` leads to /docs/errors.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ import os
 from pathlib import Path
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from shared.api.routes import lambda_handler, service
-from shared.core.api_description import API_DESCRIPTION, DESCRIBED_SERVER, of_operator
+from shared.core.api_description import API_DESCRIPTION, CLI_ARCHIVE, DESCRIBED_SERVER, of_operator
 from shared.core.errors import ApiError, Code
 
 
@@ -52,6 +56,19 @@ class ApiDescription:
         await documents.respond(request, body, "application/json")(scope, receive, send)
 
 
+class CommandLine:
+    """The ASGI app of GET /docs/appt.zip."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Return the command line for clients, as an archive that pip installs.
+
+        Other methods are 405 `method_not_allowed`.
+        """
+        _reading(scope, receive)
+        scope["context"].route = f"/docs/{CLI_ARCHIVE}"
+        await Response(_command_line(), media_type="application/zip")(scope, receive, send)
+
+
 def _reading(scope: Scope, receive: Receive) -> Request:
     """The request, which may only read. Raises `method_not_allowed`."""
     request = Request(scope, receive)
@@ -66,7 +83,17 @@ def _description() -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
+@functools.cache
+def _command_line() -> bytes:
+    path = os.environ.get("CLI_FILE") or Path(__file__).with_name(CLI_ARCHIVE)
+    return Path(path).read_bytes()
+
+
 _docs = Docs()
 _PATHS = ("/docs", "/docs/{path:path}", "/llms.txt", "/llms-full.txt", "/robots.txt", "/sitemap.xml")
-app = service(*(Route(path, _docs) for path in _PATHS), Route("/openapi.json", ApiDescription()))
+app = service(
+    Route(f"/docs/{CLI_ARCHIVE}", CommandLine()),
+    *(Route(path, _docs) for path in _PATHS),
+    Route("/openapi.json", ApiDescription()),
+)
 handler = lambda_handler(app)

@@ -1,4 +1,4 @@
-"""Builds the one Lambda asset: pinned wheels for Linux on arm64, `functions`, `shared` and the API description.
+"""Builds the one Lambda asset: pinned wheels for Linux on arm64, `functions`, `shared` and what `functions` serves.
 
     python -m infra.bundle        builds if anything has changed; prints folder, size and file count
 
@@ -21,8 +21,9 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from infra.cli_archive import archive
 from infra.openapi.document import compact
-from shared.core.api_description import API_DESCRIPTION
+from shared.core.api_description import API_DESCRIPTION, CLI_ARCHIVE
 from shared.core.vendored import VENDORED_FILES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,8 +106,8 @@ def build(
     if missing := [name for name in VENDORED_FILES if not (NODE_MODULES / name).is_file()]:
         raise BundleError(f"{NODE_MODULES / missing[0]} is missing: run `npm ci`, as make does")
     python = find_python()
-    description = compact()
-    folder = builds / _inputs(requirements, sources, python, platform, description)
+    description, cli = compact(), archive()
+    folder = builds / _inputs(requirements, sources, python, platform, description.encode() + cli)
     if fresh or not folder.is_dir():
         builds.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=builds, prefix=".making-") as scratch:
@@ -120,6 +121,7 @@ def build(
                 (made / VENDORED / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(NODE_MODULES / name, made / VENDORED / name)
             (made / "functions" / API_DESCRIPTION).write_text(description, encoding="utf-8")
+            (made / "functions" / CLI_ARCHIVE).write_bytes(cli)
             if python:
                 _compile(made, python)
             _open_up(made)
@@ -214,9 +216,9 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _inputs(requirements: Path, sources: Path, python: str | None, platform: str, description: str) -> str:
+def _inputs(requirements: Path, sources: Path, python: str | None, platform: str, generated: bytes) -> str:
     """A hash of the inputs of the asset, including this file."""
-    seen = hashlib.sha256(f"{platform} compiled={python is not None}\n{description}\n".encode())
+    seen = hashlib.sha256(f"{platform} compiled={python is not None}\n".encode() + generated)
     packages = (path for package in PACKAGES for path in _files(sources / package))
     for path in (Path(__file__), requirements, *(NODE_MODULES / name for name in VENDORED_FILES), *packages):
         if path.suffix != ".pyc":

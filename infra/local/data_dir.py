@@ -6,7 +6,7 @@
     s3/                 recordings of calls, and the ledger of erased customers
     stream_failures/    batches that fan_out could not process       runner.json     the addresses of the running runner
     format.json         the version of the stored formats            openapi.json     the API description
-    service.log, dynamodb.log, backend.log
+    appt.zip            the command line for clients                 service.log, dynamodb.log, backend.log
 
 Files are replaced atomically, and only their owner may read them.
 """

@@ -23,6 +23,7 @@ import boto3
 from botocore.config import Config
 
 from infra import topology
+from infra.cli_archive import archive
 from infra.local import names, queues, resources, sqs_endpoint, stream, timer
 from infra.local.console import StartError, say, warn
 from infra.local.data_dir import DataDir, write_json
@@ -33,7 +34,7 @@ from infra.local.settings import Settings, read
 from infra.local.sqs import Engine
 from shared.aws import client as aws_client
 from shared.aws import credentials
-from shared.core.api_description import API_DESCRIPTION
+from shared.core.api_description import API_DESCRIPTION, CLI_ARCHIVE
 
 _ROOT = Path(__file__).parents[2]
 _LOG_SIZE = 20 * 1024 * 1024
@@ -124,6 +125,8 @@ class Runner:
 
         self._data_dir.save(API_DESCRIPTION, document())
         os.environ["OPENAPI_FILE"] = str(self._data_dir.path / API_DESCRIPTION)
+        os.environ["CLI_FILE"] = str(self._data_dir.path / CLI_ARCHIVE)
+        Path(os.environ["CLI_FILE"]).write_bytes(archive())
         self._functions = Lambdas(topology.FUNCTIONS)
         self._facts: dict[str, Any] = {
             "dynamodb_url": backend["dynamodb_url"],

@@ -1,4 +1,4 @@
-"""What the service and the builder of its API description share: revisions, server and file."""
+"""What the service and the builders of what it serves share: revisions, server and files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ DESCRIBED_SERVER = "https://api.example.com"
 """The server in the API description. The function that serves the description replaces it by its own address."""
 API_DESCRIPTION = "openapi.json"
 """The file of the API description, in the folder of the functions in the bundle. It is generated with the bundle."""
+CLI_ARCHIVE = "appt.zip"
+"""The file of the command line for clients, in the same folder, and below /docs."""
 
 
 def support_contact() -> str:

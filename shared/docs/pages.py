@@ -93,7 +93,7 @@ def _markdown(name: str, base_url: str, description: Callable[[], str]) -> str:
             return plain.contents(base_url)
         case "api":
             return plain.reference(base_url, description())
-    return plain.page(PAGES[name], base_url)
+    return plain.page(PAGES[name], base_url, description())
 
 
 def _html(name: str, context: RequestContext, description: Callable[[], str]) -> str:

@@ -8,8 +8,9 @@ from http import HTTPStatus
 
 from shared.core import api_description
 from shared.docs import markdown
-from shared.docs.contents import MENU, PAGES, Page, operations
+from shared.docs.contents import MENU, PAGES, Page, guided, guides, operations
 from shared.docs.markdown import Block
+from shared.docs.reference import guide_link
 
 TITLE = "Appointment and conversation service"
 SUMMARY = (
@@ -20,9 +21,12 @@ _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(/(?:docs(?:/([a-z-]+))?(#[^)]*)?|(openapi\.json))\)")
 
 
-def page(page: Page, base_url: str) -> str:
-    """A page as Markdown. Its links are addresses of Markdown, too."""
+def page(page: Page, base_url: str, description: str) -> str:
+    """A page as Markdown, with links to the operations that it is a guide to. Links to pages are those of Markdown."""
     text = _FENCE.sub(_fence, markdown.source(page.name))
+    if found := guided(page, description):
+        links = (f"[{one['summary']}](/docs/api#{one['operationId']})" for one in found)
+        text += f"\n\nIn the API reference: {', '.join(links)}\n"
     text = _LINK.sub(_link, text).replace(markdown.BASE_URL, base_url)
     contact = api_description.support_contact()
     text = text.replace(markdown.SUPPORT, support(f"<{contact}>" if contact else ""))
@@ -49,7 +53,10 @@ def reference(base_url: str, description: str) -> str:
             parts.append(f"## {tag}")
         parts.append(f"### {operation['summary']}\n\n`{request}` (`{operation['operationId']}`)")
         parts.append(operation.get("description", ""))
-    return "\n\n".join(filter(None, parts)) + "\n"
+        links = (f"[{title}]({path})" for path, title in map(guide_link, guides(operation)))
+        parts.append("Guides: " + "; ".join(links))
+    text = "\n\n".join(filter(None, parts)) + "\n"
+    return _LINK.sub(_link, text).replace(markdown.BASE_URL, base_url)
 
 
 def contents(base_url: str) -> str:
@@ -69,7 +76,7 @@ def contents(base_url: str) -> str:
 
 def everything(base_url: str, description: str) -> str:
     """`/llms-full.txt`: all pages in one document."""
-    pages = (page(one, base_url) for one in PAGES.values())
+    pages = (page(one, base_url, description) for one in PAGES.values())
     return "\n\n".join((f"# {TITLE}\n\n> {SUMMARY}", *pages, reference(base_url, description)))
 
 

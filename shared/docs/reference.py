@@ -128,7 +128,7 @@ class _Reader:
             path,
             operation["summary"],
             _text(operation.get("description", "")),
-            [_guide(guide) for guide in contents.guides(operation)],
+            [guide_link(guide) for guide in contents.guides(operation)],
             [self._parameter(self._resolved(one)) for one in operation["parameters"]],
             sorted(body, key=lambda one: not one.is_required),
             sample,
@@ -204,7 +204,7 @@ class _Reader:
         return escape(f"{words}, {schema['format']}" if "format" in schema else words)
 
 
-def _guide(guide: str) -> tuple[str, str]:
+def guide_link(guide: str) -> tuple[str, str]:
     """The path and the title of a page or of its section."""
     name, _, anchor = guide.partition("#")
     titles = [one.title for one in markdown.document(name).sections if anchor and one.anchor == anchor]

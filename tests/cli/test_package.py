@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from shared.docs import markdown
 from tests.cli.processes import Cli
 from tests.support.runner import ROOT, Service, free_port
 
@@ -21,6 +22,31 @@ def test_help_imports_nothing_that_is_slow() -> None:
     code = f"import sys, infra.cli.main; print([name for name in {SLOW!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_it_is_installed_by_the_commands_of_the_documentation(service: Service, tmp_path: Path) -> None:
+    install, login = (
+        block.text.replace(markdown.BASE_URL, service.base_url)
+        for block in markdown.document("local").blocks
+        if "command" in block.options
+    )
+    uv = f"{sys.executable} -m uv"
+    script = "\n".join(
+        [
+            f"set -eu; {uv} venv --quiet venv; export VIRTUAL_ENV=$PWD/venv PATH=$PWD/venv/bin:$PATH",
+            install.replace("pipx", f"{uv} pip"),
+            f"{login} < key.txt",
+            "appt whoami",
+        ]
+    )
+    (tmp_path / "key.txt").write_text(service.projects[0].test_key)
+    environment = os.environ | Cli(tmp_path).environment | {"PYTHONPATH": ""}
+    command = ["sh", "-c", script]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done
+    assert service.projects[0].name in done.stdout.partition("project_name")[2]
 
 
 def test_it_is_installed_alone_and_its_readmes_two_minutes_are_enough(service: Service, tmp_path: Path) -> None:

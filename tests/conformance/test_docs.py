@@ -142,6 +142,38 @@ def test_every_link_leads_to_a_page_and_a_section(anonymous: Client) -> None:
             assert (target or path) in pages, f"{path} links to {target}"
 
 
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def markdown_sections(text: str) -> set[str]:
+    """The ids of the headings of a document, as those of its page."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9_.]+", "-", one.replace("`", "").lower()).strip("-") for one in headings}
+
+
+def test_every_link_of_the_markdown_leads_to_markdown_and_to_a_section(anonymous: Client) -> None:
+    paths = ["/llms.txt", "/llms-full.txt", "/docs/api.md", *(f"{one.path}.md" for one in PAGES.values())]
+    texts = {path: anonymous.get(path).body.decode() for path in paths}
+    sections = {path: markdown_sections(text) for path, text in texts.items()}
+    reference = Markup.of(page(anonymous, "/docs/api"))
+    sections["/docs/api"] = {attributes.get("id") or "" for _, attributes in reference.tags}
+    sections["/openapi.json"] = set()
+    base_url = re.findall(r"base address of the API is (\S+)/v1", texts["/llms.txt"])[0]
+    for path, text in texts.items():
+        links = re.findall(r"\]\(([^)]*)\)", FENCE.sub("", text))
+        assert links, path
+        for link in links:
+            target, _, anchor = link.removeprefix(base_url).partition("#")
+            if target.startswith("https://"):
+                continue
+            assert (target or path) in sections, f"{path} links to {link}"
+            assert target != "/docs/api" or anchor, f"{path} links to the page instead of its Markdown: {link}"
+            assert not anchor or anchor in sections[target or path], f"{path} links to {link}"
+    # The reference and the guides lead to each other.
+    assert f"]({base_url}/docs/webhooks.md#rotate-the-secret)" in texts["/docs/api.md"]
+    assert f"]({base_url}/docs/api#rotate_webhook_endpoint_secret)" in texts["/docs/webhooks.md"]
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize(
     "path", ["/docs/webhooks", "/docs/webhooks.md", "/llms-full.txt", "/openapi.json", "/sitemap.xml"]

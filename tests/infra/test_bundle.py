@@ -16,7 +16,7 @@ import pytest
 from functions.admin import rendering
 from infra import bundle
 from infra.bundle import Bundle
-from shared.core.api_description import API_DESCRIPTION
+from shared.core.api_description import API_DESCRIPTION, CLI_ARCHIVE
 from shared.core.vendored import VENDORED_FILES
 from shared.docs import pages
 
@@ -50,6 +50,7 @@ def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) ->
     ours = (
         "functions/ping.py",
         f"functions/{API_DESCRIPTION}",
+        f"functions/{CLI_ARCHIVE}",
         "shared/store/keys.py",
         "shared/docs/content/webhooks.md",
         templates,

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape, unescape
@@ -13,8 +15,8 @@ from typing import Any
 import pytest
 
 from functions import fallback
-from infra import bundle
-from shared.core.api_description import REVISIONS
+from infra import bundle, cli_archive
+from shared.core.api_description import CLI_ARCHIVE, REVISIONS
 from shared.core.errors import ERRORS
 from shared.core.event_types import EVENT_TYPES
 from shared.docs import contents, highlighting, markdown, samples, search, tables
@@ -220,6 +222,18 @@ def test_files_are_kept_for_ever_and_fit_into_a_response_of_lambda(path: str) ->
         assert gzip.decompress(packed.body) == plain.body
         assert len(plain.body) < 4_500_000
     assert get(found[0].replace(found[0].split("/")[3], "0" * 16)).status == 404
+
+
+def test_the_command_line_is_served_as_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CLI_FILE", str(tmp_path / CLI_ARCHIVE))
+    (tmp_path / CLI_ARCHIVE).write_bytes(cli_archive.archive())
+    path = f"/docs/{CLI_ARCHIVE}"
+    assert f"https://api.example.com/dev{path}" in get("/docs/local", "/dev").shown
+    served = get(path, "/dev", Accept="*/*", Accept_Encoding="gzip")
+    assert (served.status, served.headers["content-type"]) == (200, "application/zip")
+    assert served.body == cli_archive.archive()
+    assert "pyproject.toml" in zipfile.ZipFile(io.BytesIO(served.body)).namelist()
+    assert get(path, method="POST").status == 405
 
 
 def test_a_first_visit_of_a_page_is_small() -> None:
