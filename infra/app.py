@@ -5,6 +5,7 @@ The stage is the context value `stage` (`cdk deploy --context stage=prod`). Its 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -71,4 +72,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m infra.app",
+        description=f"Write the CloudFormation templates of a stage to {OUTPUT}, or to the folder of CDK_OUTDIR. "
+        "The CDK's command line runs this, as `make synth` runs that.",
+    ).parse_args()
     sys.exit(main())

@@ -8,6 +8,7 @@ hash of their inputs, so a synth without changes builds nothing.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import shutil
@@ -250,4 +251,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m infra.bundle",
+        description=f"Build the Lambda asset in {BUILDS.relative_to(ROOT)}, unless a build of the same sources exists.",
+    ).parse_args()
     sys.exit(main())

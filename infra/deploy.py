@@ -35,8 +35,11 @@ class Refused(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Deploy a stage. Returns 0, or the exit status of what failed."""
-    parser = argparse.ArgumentParser(prog="infra.deploy")
-    parser.add_argument("stage")
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.deploy",
+        description="Deploy a stage to its AWS account, as `make deploy` does after infra.preflight.",
+    )
+    parser.add_argument("stage", help="a stage of cdk.json")
     parser.add_argument("--emergency", action="store_true", help="all at once, without release alarms")
     options = parser.parse_args(arguments)
     stack = stack_name(options.stage)

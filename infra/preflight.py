@@ -36,8 +36,11 @@ MODEL_HELP = "(set `model` in cdk.json to a model or inference profile that the 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the problems. Returns 0 if the stage can be deployed, 1 otherwise."""
-    parser = argparse.ArgumentParser(prog="infra.preflight")
-    parser.add_argument("stage")
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.preflight",
+        description="Check that the credentials of the environment can deploy a stage. Print what is missing.",
+    )
+    parser.add_argument("stage", help="a stage of cdk.json")
     parser.add_argument("--emergency", action="store_true", help="deploy also without the model or backups")
     options = parser.parse_args(arguments)
     name = options.stage

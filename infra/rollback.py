@@ -66,9 +66,13 @@ class Deployed:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Roll a stage back. Returns 0, or 1 with one line on standard error if that fails."""
-    parser = argparse.ArgumentParser(prog="infra.rollback")
-    parser.add_argument("stage")
-    parser.add_argument("--releases", type=int, choices=range(1, KEPT + 1), default=1)
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.rollback",
+        description="Send all requests of a stage to the functions' previous versions, within a minute.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("stage", help="a stage of cdk.json")
+    parser.add_argument("--releases", type=int, choices=range(1, KEPT + 1), default=1, help="how many releases back")
     options = parser.parse_args(arguments)
     use_region_of(options.stage)
     try:

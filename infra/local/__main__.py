@@ -1,4 +1,4 @@
-"""`python -m infra.local`: starts the runner. Prints one line if it fails."""
+"""`python -m infra.local`: starts the runner. Prints one line if it fails. `--help` starts nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import traceback
 from typing import NoReturn
 
 from infra.local.console import StartError, warn
+from infra.local.settings import read
 
 
 def main() -> NoReturn:
@@ -16,9 +17,10 @@ def main() -> NoReturn:
     # The same as Ctrl-C, even while modules are being imported.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        settings = read(os.environ, sys.argv[1:])
         from infra.local import runner
 
-        code = runner.main()
+        code = runner.main(settings)
     except KeyboardInterrupt:
         code = 0
     except StartError as error:

@@ -30,7 +30,7 @@ from infra.local.data_dir import DataDir, write_json
 from infra.local.lambdas import Lambdas
 from infra.local.routes import Routes
 from infra.local.server import Gateway
-from infra.local.settings import Settings, read
+from infra.local.settings import Settings
 from infra.local.sqs import Engine
 from shared.aws import client as aws_client
 from shared.aws import credentials
@@ -45,9 +45,9 @@ _DISK_EVERY = 2.0
 _BACKEND_PATIENCE = 2.5
 
 
-def main() -> int:
+def main(settings: Settings) -> int:
     """Run until a signal arrives or the backend ends. Returns the exit code. Raises StartError."""
-    runner = Runner(read(os.environ))
+    runner = Runner(settings)
     try:
         runner.start()
         with aws_client.hooked(runner.transactions):

@@ -37,3 +37,8 @@ def test_the_canary_is_off_unless_it_is_turned_on() -> None:
         False,
         True,
     ]
+
+
+def test_an_option_wins_over_the_environment(tmp_path: Path) -> None:
+    found = read({"DATA_DIR": "/elsewhere", "SPEED": "50"}, ["--data-dir", str(tmp_path), "--port=0"])
+    assert (found.data_dir, found.port, found.speed) == (tmp_path, 0, 50.0)
