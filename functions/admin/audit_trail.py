@@ -39,9 +39,10 @@ class Line:
 def show(visit: InProject) -> Response:
     """List the changes, newest first, by person, kind and time."""
     wanted, error, lines, cursor = lists.wanted(visit, *_FILTERS), None, list[Line](), None
+    people = members.of_project(visit.scope.project_id)
     try:
         entries, cursor = audit.page(visit.scope.project_id, visit.query.get("starting_after"), _filter(visit, wanted))
-        lines = _lines(visit, entries)
+        lines = _lines(visit, entries, people)
     except ApiError as refused:
         error = refused
     return visit.render(
@@ -53,7 +54,7 @@ def show(visit: InProject) -> Response:
         wanted=wanted,
         error=error,
         kinds=KINDS,
-        people=[*(one.email for one in members.of_project(visit.scope.project_id)), audit.OPERATOR],
+        people=[*(one.email for one in people), audit.OPERATOR],
         most=exports.MOST,
     )
 
@@ -74,13 +75,13 @@ def _filter(visit: InProject, wanted: dict[str, str]) -> Filter:
     return Filter(wanted["who"], wanted["kind"], **lists.bounds(wanted, visit.zone))
 
 
-def _lines(visit: InProject, entries: Sequence[Entry]) -> list[Line]:
+def _lines(visit: InProject, entries: Sequence[Entry], people: Sequence[members.Member]) -> list[Line]:
     """The entries with names and links. Makes a fixed number of reads."""
     project_id = visit.scope.project_id
     keys = api_keys.of_project(project_id) if any(one.action.startswith("api_key.") for one in entries) else []
     named = {key.id: words.api_key(key) for key in keys}
     paths = {key.id: visit.path(f"api_keys#{key.id}") for key in keys}
-    paths |= {one.email: visit.path("members", one.id) for one in members.of_project(project_id)}
+    paths |= {one.email: visit.path("members", one.id) for one in people}
     for livemode in dict.fromkeys(one.livemode for one in entries if one.livemode is not None):
         there = replace(visit, scope=Scope(project_id, livemode))
         ids = [id for one in entries if one.livemode == livemode for id in _ids(one)]

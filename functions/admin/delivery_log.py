@@ -12,8 +12,6 @@ from shared.core.errors import ApiError, Code
 from shared.webhooks import delivery_log, failures
 from shared.webhooks.deliveries.resource import DeliveryStatus
 from shared.webhooks.delivery_log import Filter
-from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS
 
 NOTICES = {
     "replayed": "The chosen deliveries are being sent again. The new deliveries are at the top of the list.",
@@ -25,7 +23,7 @@ NOTICES = {
 
 def show(visit: InProject) -> Response:
     """List the deliveries to an endpoint, newest first."""
-    endpoint = endpoints.snapshot(WEBHOOK_ENDPOINTS.find(visit.scope, visit.params["id"]).row)
+    endpoint = visit.endpoint()
     wanted, error, page = lists.wanted(visit, "status", "type", "since", "until"), None, failures.Page([], None)
     try:
         starting_after = visit.query.get("starting_after")
@@ -50,7 +48,7 @@ def show(visit: InProject) -> Response:
 
 def replay(visit: InProject) -> Response:
     """Send the events of the chosen deliveries to the endpoint again, each as one replay does."""
-    WEBHOOK_ENDPOINTS.find(visit.scope, visit.params["id"])
+    visit.endpoint()
     chosen = visit.form.get("delivery", "").split()[: lists.PAGE]
     sent = sum(_is_sent_again(visit, one) for one in chosen)
     notice = "replayed" if chosen and sent == len(chosen) else "partly" if sent else "none"

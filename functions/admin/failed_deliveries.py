@@ -42,7 +42,7 @@ def show_progress(visit: InProject) -> Response:
 
 def start(visit: InProject) -> Response:
     """Start a replay for the chosen endpoint, or for each that has failed deliveries and can get them."""
-    known = _endpoints(visit)
+    known = visit.endpoints
     wanted, since = visit.form.get("endpoint", ""), _since(visit, visit.form.get("since", "").strip())
     asked = _chosen(known, wanted)
     running = _running(replays.find(visit.scope, asked).values())
@@ -76,10 +76,6 @@ def _start(visit: InProject, endpoint_id: str, since: clock.Instant) -> None:
     )
 
 
-def _endpoints(visit: InProject) -> dict[str, endpoints.Snapshot]:
-    return {one.doc["id"]: one for one in endpoints.of_project(visit.scope)}
-
-
 def _chosen(known: dict[str, endpoints.Snapshot], wanted: str) -> list[str]:
     """The ids of the wanted endpoint, or of all. Raises `resource_not_found`."""
     if wanted and wanted not in known:
@@ -96,7 +92,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
     """What the templates show, and after how many seconds to look again (None: never). The lists are newest first."""
     wanted = {name: visit.query.get(name, "").strip() for name in ("endpoint", "since")}
     starting_after = visit.query.get("starting_after", "")
-    known = _endpoints(visit)
+    known = visit.endpoints
     # Before the lists, so that these have what a replay did until its end.
     found = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
     error, chosen, failed, retrying = None, list[str](), failures.Page([], None), failures.Page([], None)

@@ -64,6 +64,7 @@ def _page(visit: InProject, wanted: dict[str, str]) -> request_log.Page:
         0 if since is None else since,
         clock.now() + clock.MINUTE if until is None else until,
         visit.query.get("starting_after"),
+        refused=least >= STATUSES["errors"][0],
     )
 
 

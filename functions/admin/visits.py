@@ -30,7 +30,7 @@ from shared.admin.sessions import Session
 from shared.agent_settings import commands as agent_settings
 from shared.agent_settings.resource import AgentSettings
 from shared.api.responses import RequestContext
-from shared.core import clock
+from shared.core import clock, errors
 from shared.pages import SECURITY
 from shared.store import commit, table
 from shared.store.commit import Change
@@ -145,11 +145,23 @@ class InProject(SignedIn):
         """The project's time zone, in which the page shows and reads every time."""
         return ZoneInfo(self.settings["timezone"])
 
+    @cached_property
+    def endpoints(self) -> dict[str, endpoints.Snapshot]:
+        """The webhook endpoints of the mode by id, newest first, as they were when the page first needed them."""
+        return {one.doc["id"]: one for one in endpoints.of_project(self.scope)}
+
+    def endpoint(self) -> endpoints.Snapshot:
+        """The webhook endpoint that the path names. Raises `resource_not_found`."""
+        id = self.params["id"]
+        if id not in self.endpoints:
+            raise errors.not_found("webhook endpoint", id)
+        return self.endpoints[id]
+
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """The response with a template. Whole pages, which have a `section`, say which webhook endpoints fail."""
         values["zone"] = self.zone
         if values.get("section", _LISTS_ENDPOINTS[0]) not in _LISTS_ENDPOINTS:
-            values["announced"] = [one for one in endpoints.of_project(self.scope) if one.is_announced]
+            values["announced"] = [one for one in self.endpoints.values() if one.is_announced]
         return super().render(template, status, **values)
 
     def path(self, *parts: str) -> str:

@@ -50,13 +50,12 @@ _AUDITED = (*_FORM, "enabled")
 
 def show_all(visit: InProject) -> Response:
     """List the endpoints of the mode, newest first."""
-    found = endpoints.of_project(visit.scope)
-    failed = {one.doc["id"]: failures.count(visit.scope, one.doc["id"], MOST_COUNTED) for one in found}
+    failed = {id: failures.count(visit.scope, id, MOST_COUNTED) for id in visit.endpoints}
     notice = NOTICES.get(visit.query.get("notice", ""))
     return visit.render(
         "webhook_endpoints.html",
         section=SECTION,
-        endpoints=found,
+        endpoints=visit.endpoints.values(),
         failed=failed,
         most=MOST_COUNTED,
         limit=endpoints.LIMIT,
@@ -87,9 +86,8 @@ def create(visit: InProject) -> Response:
 
 def show(visit: InProject) -> Response:
     """Show an endpoint with its health and the outcomes of the latest attempts."""
-    record = _find(visit)
-    endpoint = endpoints.snapshot(record.row)
-    latest = statistics.latest(visit.scope, record.doc["id"])
+    endpoint, id = visit.endpoint(), visit.params["id"]
+    latest = statistics.latest(visit.scope, id)
     return visit.render(
         "webhook_endpoint.html",
         section=SECTION,
@@ -97,10 +95,10 @@ def show(visit: InProject) -> Response:
         latest=latest,
         chart=chart.of(latest.hours),
         types=EVENT_TYPES,
-        failed=failures.count(visit.scope, record.doc["id"], MOST_COUNTED),
+        failed=failures.count(visit.scope, id, MOST_COUNTED),
         retrying=failures.count_retrying(visit.scope, endpoint, MOST_COUNTED),
         most=MOST_COUNTED,
-        replay=replays.find(visit.scope, [record.doc["id"]]).get(record.doc["id"]),
+        replay=replays.find(visit.scope, [id]).get(id),
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
 

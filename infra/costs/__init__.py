@@ -112,7 +112,9 @@ BY_USE = {
     "DynamoDB, `replica_region`: every write once more": Price(0.625, MILLION, "write request units", *_GLOBAL_TABLES),
     "DynamoDB, `replica_region`: storage of the replica": Price(0.25, 1, "GB-month", *_GLOBAL_TABLES),
     "DynamoDB, `replica_region`: changes that are sent to the replica": Price(0.02, 1, "GB", *_BETWEEN_REGIONS),
-    "DynamoDB, `request_log`: a row for each API request": Price(0.625, MILLION, "requests", *_ROWS),
+    "DynamoDB, `request_log`: a row for each API request, an entry for each refused one": Price(
+        0.625, MILLION, "rows and entries", *_ROWS
+    ),
     "Lambda, `request_log`: a run for each batch of lines, at most one for each request": Price(
         0.2, MILLION, "runs", *_LAMBDA
     ),

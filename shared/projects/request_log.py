@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,10 @@ from shared.store.keys import Scope
 PREFIX = "req_"
 KEPT_MS = clock.DAY
 """How long requests are kept."""
-_MOST_READ = 1_000
+_MOST_READ = 300
 """The requests that are read for one page with a filter."""
+_BLOCK = 250
+"""The requests that are read together after the first ones of a page."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,17 @@ class LoggedRequest:
     """A request. `code` is the error code of its response; None for a success. `route` is the path's pattern."""
 
     id: str
-    at: str
     method: str
     route: str
     status: int
     code: str | None
     key_id: str
     duration_ms: float
+
+    @property
+    def at(self) -> str:
+        """When it began."""
+        return clock.iso(ids.instant(PREFIX, self.id))
 
 
 @dataclass(frozen=True)
@@ -48,20 +54,27 @@ class Page:
 
 def save(line: str) -> None:
     """Store the request of a log line, once however often the line arrives. Other lines are left out."""
+    row = row_of(line)
+    if row is not None:
+        table.write([table.Put(row, condition="")], row["sk"])
+
+
+def row_of(line: str) -> table.Row | None:
+    """The row of the request of a log line; None for other lines."""
     facts = _parse(line)
     if facts is None:
-        return
-    id = facts["request_id"]
-    row: table.Row = {
-        "pk": _pk(Scope(facts["project_id"], facts["livemode"])),
+        return None
+    id, scope = facts["request_id"], Scope(facts["project_id"], facts["livemode"])
+    return {
+        "pk": _pk(scope),
         "sk": id,
         "kind": "request",
         **{name: facts[name] for name in ("method", "route", "status", "code", "key_id") if facts.get(name)},
         # Numbers of the table are integers.
         "duration_us": round(facts["duration_ms"] * 1000),
         "expires_at": table.expiry(ids.instant(PREFIX, id) + KEPT_MS),
+        **({"f1": _refused(scope)} if facts["status"] >= 400 else {}),
     }
-    table.write([table.Put(row, condition="")], id)
 
 
 def find(scope: Scope, id: str) -> LoggedRequest | None:
@@ -77,23 +90,35 @@ def page(
     since: clock.Instant,
     until: clock.Instant,
     starting_after: str | None = None,
+    *,
+    refused: bool = False,
 ) -> Page:
     """The requests between two instants (`until` is exclusive) that pass (None: all), newest first.
 
-    A `starting_after` that is not the id of a request counts as absent. A page may be short, because few of the
-    requests that were read pass; it has a cursor then.
+    With `refused`, only those whose response was an error, which have an index. A `starting_after` that is not the id
+    of a request counts as absent. A page may be short, because few of the requests that were read pass; it has a cursor
+    then.
     """
     least = ids.first_of(PREFIX, max(since, clock.now() - KEPT_MS + 1))
     most = ids.before(PREFIX, ids.first_of(PREFIX, until))
     if starting_after and ids.is_id(PREFIX, starting_after):
         most = min(most, ids.before(PREFIX, starting_after))
-    most_read = _MOST_READ if passes else limit
-    pages = table.query(_pk(scope), at_least=least, at_most=most, limit=most_read + 1)
-    read = [_of_row(row) for row in itertools.islice(itertools.chain.from_iterable(pages), most_read + 1)]
-    found = [one for one in read[:most_read] if passes is None or passes(one)]
-    if len(found) > limit:
-        return Page(found[:limit], found[limit - 1].id)
-    return Page(found, read[most_read - 1].id if len(read) > most_read else None)
+    rows = _rows(scope, least, most, limit + 1, refused)
+    found, last = list[LoggedRequest](), None
+    for row in itertools.islice(rows, _MOST_READ if passes else limit):
+        last = _of_row(row)
+        if passes is None or passes(last):
+            found.append(last)
+        if len(found) > limit:
+            return Page(found[:limit], found[limit - 1].id)
+    return Page(found, last.id if last and next(rows, None) else None)
+
+
+def _rows(scope: Scope, least: str, most: str, first: int, refused: bool) -> Iterator[table.Row]:
+    """The rows of requests between two ids, newest first: `first` of them, and then blocks."""
+    partition, index = (_refused(scope), "f1") if refused else (_pk(scope), None)
+    for block in table.query(partition, index=index, at_least=least, at_most=most, limit=first, next_limit=_BLOCK):
+        yield from table.rows_of(block) if refused else block
 
 
 def _parse(line: str) -> dict[str, Any] | None:
@@ -110,10 +135,14 @@ def _pk(scope: Scope) -> str:
     return scope.pk("request")
 
 
+def _refused(scope: Scope) -> str:
+    """The index partition of the requests whose response was an error. Only their rows have an index entry."""
+    return scope.index("request", "refused", "")
+
+
 def _of_row(row: table.Row) -> LoggedRequest:
     return LoggedRequest(
         row["sk"],
-        clock.iso(ids.instant(PREFIX, row["sk"])),
         row["method"],
         row.get("route", ""),
         row["status"],

@@ -44,7 +44,7 @@ lists in creation order.
 | project of a person        | `PERSON#{hash of issuer and subject}`  | 10-digit number  | |
 | end of a person's sessions | `PERSON#{hash of issuer and subject}`  | `sessions`       | |
 | entry of the audit trail   | `P#{project}#audit`                    | `aud_...`        | f1-f3 |
-| request of the last day    | `P#..#request`                         | `req_...`        | |
+| request of the last day    | `P#..#request`                         | `req_...`        | f1 |
 | submitted form             | `P#{project}#form#{hash of its token}` | `form`           | |
 | session of the admin pages | `ADMIN_SESSION#{hash of its token}`    | `session`        | |
 | attempt to sign in         | `SIGN_IN#{hash of its state}`          | `attempt`        | |
@@ -60,7 +60,8 @@ changes `doc` increases by 1, `w0`-`w7` the writers of its last versions and `wr
 (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, kind, field and hashed value, sorted by id;
 `t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind.
 Client text enters an index key only as a hash. f1 of a delivery is sparse: only deliveries that wait for a retry, or
-have failed and were not retried, have it. Rows with a scheduled step have the attributes of `shared/tasks/tasks.py`.
+have failed and were not retried, have it. So is that of a request, which only those have whose response was an error.
+Rows with a scheduled step have the attributes of `shared/tasks/tasks.py`.
 Deleting a customer or an appointment moves its row to a partition that lists do not read; `before` is its document
 before the deletion, for the event. Lists do not read its partition of f3 either, by which the deleted appointments of
 a customer are found for its erasure. The other attributes are declared with their resources (`CustomerRow`,

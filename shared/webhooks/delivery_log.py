@@ -15,7 +15,7 @@ from shared.webhooks.failures import Page, entries_of
 
 _READ = 100
 """The deliveries that are read together."""
-_MOST_READ = 300
+_MOST_READ = 200
 """The deliveries that are read for one page with a filter by status or type."""
 
 

@@ -13,7 +13,7 @@ from shared.store.keys import Scope
 from shared.webhooks import failures
 from shared.webhooks.deliveries.resource import DELIVERIES, Attempt, Delivery, endpoint_partition
 
-DELIVERIES_READ = 300
+DELIVERIES_READ = 100
 """The deliveries that are read: those of a day, of most endpoints."""
 HOURS = 24
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from infra.costs import WORK
-from tests.bench import cli, deliveries, lists, requests, runner
+from tests.bench import cli, deliveries, lists, pages, requests, runner
 from tests.bench.samples import Figure, Goal, machine, table, write
 
 ROUNDS = 15
@@ -42,6 +42,7 @@ def main() -> None:
         "requests": (requests.HEADINGS, lambda: requests.report(requests.measure(options.rounds))),
         "deliveries": (deliveries.HEADINGS, lambda: deliveries.report(deliveries.measure(options.rounds))),
         "big lists": (lists.HEADINGS, lambda: lists.report(lists.measure())),
+        "pages": (pages.HEADINGS, lambda: pages.report(pages.measure(options.rounds))),
         "write units": (("write units", "ours"), units),
         "the command line": (cli.HEADINGS, lambda: cli.report(cli.measure(options.rounds))),
         "the local runner": (runner.HEADINGS, lambda: runner.report(runner.measure())),

@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from infra.local import log_lines
 from shared.admin import members
-from shared.core import log
+from shared.core import clock, ids, log
+from shared.core.metrics import REQUEST_LINE
+from shared.projects import request_log
 from shared.projects.request_log import KEPT_MS
 from shared.store import table
+from tests.support import rows
 from tests.support.browsing import Browser, Shown, Whole, as_test, database_calls, keys_of, signed_in
 from tests.support.clocks import Clock
 from tests.support.logged import lines
@@ -117,6 +121,42 @@ def test_a_message_without_lines_does_nothing(stage: Stage) -> None:
     control = json.dumps({"messageType": "CONTROL_MESSAGE", "logEvents": [{"message": "CWL CONTROL MESSAGE"}]})
     data = base64.b64encode(gzip.compress(control.encode())).decode()
     assert stage.invoke("request_log", {"awslogs": {"data": data}}) is None
+
+
+def stored(whole: Whole, statuses: Sequence[int]) -> list[str]:
+    """Requests with these statuses, one after another, straight into the table. Returns their ids, newest first."""
+    [key] = [one for one in keys_of(whole.story.project.id) if not one.livemode]
+    found = []
+    with as_test():
+        for number, status in enumerate(statuses):
+            id = ids.new("req_", clock.now() - clock.MINUTE + number)
+            facts = {"message": REQUEST_LINE, "request_id": id, "method": "GET", "route": "/v1/ping", "status": status}
+            caller = {"project_id": whole.story.project.id, "livemode": False, "key_id": key.id, "duration_ms": 1.5}
+            found.append(request_log.row_of(json.dumps(facts | caller)) or {})
+        rows.write(found)
+    return [row["sk"] for row in reversed(found)]
+
+
+def test_a_refused_request_is_found_among_many_others(stage: Stage, whole: Whole, member: Browser) -> None:
+    every = stored(whole, [500, 404, *[200] * 400])
+    page = f"{whole.story.path}/requests"
+    assert rows_of(member.get(f"{page}?status=errors")) == every[-2:], "on the first page"
+    assert rows_of(member.get(f"{page}?status=5xx")) == every[-1:]
+
+
+def test_older_requests_keep_the_filter_and_a_page_reads_a_bounded_number(whole: Whole, member: Browser) -> None:
+    every = stored(whole, [204, *[200] * 350])
+    page, seen = f"{whole.story.path}/requests", list[str]()
+    shown = member.get(f"{page}?route=/v1/ping")
+    assert rows_of(shown) == every[:50]
+    while older := [one["href"] for _, one in shown.page.tags if one.get("rel") == "next"]:
+        shown = member.get(f"{page}{older[0]}")
+        seen += rows_of(shown)
+    assert seen == every[50:]
+    shown = member.get(f"{page}?route=nothing")
+    assert "None of the requests that were looked at match" in shown.page.text
+    [older] = [one["href"] for _, one in shown.page.tags if one.get("rel") == "next"]
+    assert "No requests match these filters" in member.get(f"{page}{older}").page.text
 
 
 def test_the_reads_of_the_page_do_not_grow(stage: Stage, whole: Whole, member: Browser) -> None:

@@ -1,0 +1,197 @@
+"""Admin pages of a project with 10,000 rows of a kind: the time of a page, beside that of one list of the API.
+
+Both are requests to the handlers in this process, on DynamoDB Local, and take turns. The list is one of events, of
+which there are as many, and returns as many as the page shows, or reads for its chart.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.samples import Figure, Goal
+
+if TYPE_CHECKING:
+    from shared.store import table
+    from shared.store.keys import Scope
+    from tests.support.browsing import Shown
+    from tests.support.stage import Answer, Project, Stage
+
+ROWS = 10_000
+EVERY_MS = 8_000
+"""The time between two rows: all are of the last day."""
+FAILED = 500
+"""One delivery, and one request, in so many has failed."""
+WARM = 20
+"""The rounds before the measured ones, in which DynamoDB Local compiles what the page needs."""
+GOAL = Goal(3, "lists")
+LIST, FILTERED_LIST = "/v1/events?limit=50", "/v1/events?type=customer.created&limit=50"
+LONGEST_LIST = "/v1/events?limit=100"
+PAGES = {
+    "Webhook endpoint, with its chart": ("webhook_endpoints/{endpoint}", LONGEST_LIST),
+    "Deliveries": ("webhook_endpoints/{endpoint}/deliveries", LIST),
+    "Deliveries that have failed": ("webhook_endpoints/{endpoint}/deliveries?status=failed", FILTERED_LIST),
+    "Deliveries of a type": ("webhook_endpoints/{endpoint}/deliveries?type=customer.created", FILTERED_LIST),
+    "Requests": ("requests", LIST),
+    "Requests that were refused": ("requests?status=errors", FILTERED_LIST),
+    "Requests of a key": ("requests?key={key}", FILTERED_LIST),
+    "Audit trail": ("audit_trail", LIST),
+    "Audit trail of a person": ("audit_trail?who=ada@example.com", FILTERED_LIST),
+    "An event": ("events/{event}", LIST),
+    "Rotation of a key": ("api_keys/{key}/rotate", LIST),
+}
+"""By name: the path of a page, and of the list of the API that it is compared with."""
+HEADINGS = (f"a page of a project with {ROWS:,} rows", "reads", "time, ms", "time of a list, ms", "time ÷ list")
+Measured = tuple[int, list[float], list[float]]
+"""The reads of a page, and the milliseconds of the page and of the list in each round."""
+
+
+def measure(rounds: int) -> dict[str, Measured]:
+    """The reads and times of each page."""
+    from shared.admin import members
+    from tests.support import browsing, privileges
+    from tests.support.stage import running, running_database
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_database(Path(folder)) as port,
+        running(port, Path(folder), privileges.Recorder()) as stage,
+    ):
+        project = stage.project()
+        browser = browsing.signed_in(stage, "ada@example.com", {project.id: members.OWNER})
+        names = _fill(stage, project)
+        # The emulators' objects and the rows, which no function has, are not searched for garbage in every round.
+        gc.collect()
+        gc.freeze()
+        return {
+            name: _compare(
+                partial(browser.get, f"/admin/projects/{project.id}/test/{page.format(**names)}"),
+                partial(stage.call, "GET", path),
+                rounds,
+            )
+            for name, (page, path) in PAGES.items()
+        }
+
+
+def report(found: Mapping[str, Measured]) -> list[Figure]:
+    """The figures. The last is the median of the rounds' own ratios."""
+    figures = []
+    for name, (reads, page, listed) in found.items():
+        ratio = statistics.median(one / other for one, other in zip(page, listed, strict=True))
+        cells = [f"{reads}", f"{statistics.median(page):.1f}", f"{statistics.median(listed):.1f}", f"{ratio:.1f}"]
+        figures.append(Figure(name, cells, ratio, GOAL))
+    return figures
+
+
+def _compare(page: Callable[[], Shown], listed: Callable[[], Answer], rounds: int) -> Measured:
+    from tests.support.wire import wire
+
+    times = [(_time(page), _time(listed)) for _ in range(WARM + rounds)][WARM:]
+    with wire() as line:
+        page()
+    return len(line.operations()), [one for one, _ in times], [one for _, one in times]
+
+
+def _time(request: Callable[[], Shown | Answer]) -> float:
+    began = time.perf_counter()
+    status = request().status
+    taken = (time.perf_counter() - began) * 1000
+    assert status == 200, status
+    return taken
+
+
+def _fill(stage: Stage, project: Project) -> dict[str, str]:
+    """Write the rows. Returns the ids that the paths name."""
+    from shared.store.keys import Scope
+    from tests.support import browsing, rows
+    from tests.support.resources import created
+
+    scope = Scope(project.id, False)
+    endpoint = created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
+    [key] = [one.id for one in browsing.keys_of(project.id) if not one.livemode]
+    with browsing.as_test() as operator:
+        found = [*_deliveries(scope, endpoint), *_requests(scope, key), *_audit(project.id, operator.request_id)]
+        rows.write(found)
+    event = next(row["sk"] for row in found if row["kind"] == "event")
+    return {"endpoint": endpoint, "key": key, "event": event}
+
+
+def _instants() -> Iterator[int]:
+    from shared.core import clock
+
+    now = clock.now()
+    return iter(range(now - ROWS * EVERY_MS, now, EVERY_MS))
+
+
+def _deliveries(scope: Scope, endpoint_id: str) -> Iterator[table.Row]:
+    """Events, each with a delivery of one attempt."""
+    from shared.core import clock, ids
+    from shared.webhooks import events
+    from shared.webhooks.deliveries import resource as deliveries
+    from shared.webhooks.endpoints import resource as endpoints
+    from tests.support import rows
+
+    endpoint = endpoints.read(scope, [endpoint_id])[endpoint_id]
+    changed = json.loads(rows.customer(scope, name="Ada Lovelace", email="ada@example.com")["doc"])
+    for number, instant in enumerate(_instants()):
+        type = "customer.created" if number % 2 else "customer.updated"
+        event = events.build(scope, ids.new(events.EVENTS.prefix, instant), type, instant, changed, None)
+        yield event.row()
+        row = deliveries.new_row(event, endpoint)
+        failed = number % FAILED == 0
+        attempt: Any = {
+            "number": 1,
+            "at": clock.iso(instant),
+            "response_status_code": 500 if failed else 200,
+            "error_code": "http_error" if failed else None,
+            "duration_ms": 20 + number % 100,
+        }
+        outcome = {name: attempt[name] for name in ("response_status_code", "error_code", "duration_ms")}
+        doc = deliveries.end(
+            {**json.loads(row["doc"]), **outcome, "attempts": [attempt], "attempt_count": 1, "response_body": "ok"},
+            deliveries.DeliveryStatus.FAILED if failed else deliveries.DeliveryStatus.SUCCEEDED,
+            clock.iso(instant),
+        )
+        ended = {name: value for name, value in row.items() if not name.startswith(("due", "lease"))}
+        listed = {"f1": deliveries.failed_partition(scope, endpoint_id)} if failed else {}
+        yield ended | listed | {"doc": json.dumps(doc)}
+
+
+def _requests(scope: Scope, key_id: str) -> Iterator[table.Row]:
+    from shared.core import ids
+    from shared.core.metrics import REQUEST_LINE
+    from shared.projects import request_log
+
+    for number, instant in enumerate(_instants()):
+        refused = number % FAILED == 0
+        line = {
+            "message": REQUEST_LINE,
+            "request_id": ids.new(request_log.PREFIX, instant),
+            "method": "POST",
+            "route": "/v1/customers",
+            "status": 400 if refused else 201,
+            "code": "parameter_missing" if refused else None,
+            "project_id": scope.project_id,
+            "livemode": scope.livemode,
+            "key_id": key_id,
+            "duration_ms": 12.3,
+        }
+        row = request_log.row_of(json.dumps(line))
+        assert row
+        yield row
+
+
+def _audit(project_id: int, request_id: str) -> Iterator[table.Row]:
+    from shared.admin import audit
+
+    for number in range(ROWS):
+        who = "ada@example.com" if number % 2 else "grace@example.com"
+        actor = audit.Actor(who, "192.0.2.1", request_id)
+        yield audit.entry(project_id, actor, "customer.changed", "cust_" + "0" * 26, livemode=False, after={"n": 1}).row
