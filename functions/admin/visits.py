@@ -36,6 +36,7 @@ from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.endpoints.resource import Snapshot
 
 D = TypeVar("D")
 PROJECT = "/admin/projects/{project}/{mode}"
@@ -146,11 +147,11 @@ class InProject(SignedIn):
         return ZoneInfo(self.settings["timezone"])
 
     @cached_property
-    def endpoints(self) -> dict[str, endpoints.Snapshot]:
+    def endpoints(self) -> dict[str, Snapshot]:
         """The webhook endpoints of the mode by id, newest first, as they were when the page first needed them."""
         return {one.doc["id"]: one for one in endpoints.of_project(self.scope)}
 
-    def endpoint(self) -> endpoints.Snapshot:
+    def endpoint(self) -> Snapshot:
         """The webhook endpoint that the path names. Raises `resource_not_found`."""
         id = self.params["id"]
         if id not in self.endpoints:

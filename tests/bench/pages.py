@@ -154,8 +154,9 @@ def _deliveries(scope: Scope, endpoint_id: str) -> Iterator[table.Row]:
             "duration_ms": 20 + number % 100,
         }
         outcome = {name: attempt[name] for name in ("response_status_code", "error_code", "duration_ms")}
+        attempted: Any = {"attempts": [attempt], "attempt_count": 1, "response_body": "ok"}
         doc = deliveries.end(
-            {**json.loads(row["doc"]), **outcome, "attempts": [attempt], "attempt_count": 1, "response_body": "ok"},
+            json.loads(row["doc"]) | outcome | attempted,
             deliveries.DeliveryStatus.FAILED if failed else deliveries.DeliveryStatus.SUCCEEDED,
             clock.iso(instant),
         )
