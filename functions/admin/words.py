@@ -8,103 +8,122 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shared.admin import members
+from shared.agent.tools import HandoffReason
+from shared.appointments.resource import AppointmentStatus
 from shared.calls.consent import consents
+from shared.calls.sessions import Channel, ConsentStatus, FileStatus
+from shared.conversations import resource as conversations
+from shared.conversations.resource import ConversationStatus
 from shared.core import clock, limits
+from shared.core.errors import Code
 from shared.projects.api_keys import Key
+from shared.telephony import CallOutcome, EndedReason, SessionCallStatus
 from shared.webhooks import events, health, replays
+from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, DeliveryTrigger
+from shared.webhooks.endpoints.resource import DisabledReason
+from shared.webhooks.replays import ReplayEnd
 
 FAILING_DAYS = health.FAILING_LIMIT_S * clock.SECOND // clock.DAY
 EVENT_DAYS = events.RETENTION_MS // clock.DAY
-DELIVERY_STATUS = {
-    "attempting": "In progress",
-    "succeeded": "Delivered",
-    "failed": "Failed",
-    "canceled": "Canceled",
+DELIVERY_STATUS: dict[DeliveryStatus, str] = {
+    DeliveryStatus.ATTEMPTING: "In progress",
+    DeliveryStatus.SUCCEEDED: "Delivered",
+    DeliveryStatus.FAILED: "Failed",
+    DeliveryStatus.CANCELED: "Canceled",
 }
-DELIVERY_TRIGGER = {"automatic": "Sent automatically", "manual": "Replay", "test": "Test event"}
-DELIVERY_ERROR = {
-    "timeout": f"No complete response within {limits.RECEIVER_SECONDS} seconds",
-    "connection_refused": "The connection failed",
-    "dns_error": "The host name could not be resolved",
-    "tls_error": "The TLS certificate or connection is not valid",
-    "redirect": "The receiver redirected; redirects are not followed",
-    "http_error": "The receiver did not respond with a 2xx status",
-    "url_blocked": "The host name resolves to an address that is not public",
-    "endpoint_disabled": "The endpoint was disabled or deleted",
-    "worker_lost": "The service failed to finish this attempt",
+DELIVERY_TRIGGER: dict[DeliveryTrigger, str] = {
+    DeliveryTrigger.AUTOMATIC: "Sent automatically",
+    DeliveryTrigger.MANUAL: "Replay",
+    DeliveryTrigger.TEST: "Test event",
+}
+DELIVERY_ERROR: dict[DeliveryError, str] = {
+    DeliveryError.TIMEOUT: f"No complete response within {limits.RECEIVER_SECONDS} seconds",
+    DeliveryError.CONNECTION_REFUSED: "The connection failed",
+    DeliveryError.DNS_ERROR: "The host name could not be resolved",
+    DeliveryError.TLS_ERROR: "The TLS certificate or connection is not valid",
+    DeliveryError.REDIRECT: "The receiver redirected; redirects are not followed",
+    DeliveryError.HTTP_ERROR: "The receiver did not respond with a 2xx status",
+    DeliveryError.URL_BLOCKED: "The host name resolves to an address that is not public",
+    DeliveryError.ENDPOINT_DISABLED: "The endpoint was disabled or deleted",
+    DeliveryError.WORKER_LOST: "The service failed to finish this attempt",
 }
 PUT_OFF = "Put off, because other attempts had no response"
-DISABLED = {
-    "manual": "A person or the API disabled it",
-    "gone": "It was disabled because the receiver responded with 410 Gone",
-    "failing": f"It was disabled because every attempt has failed for {FAILING_DAYS} days",
+DISABLED: dict[DisabledReason, str] = {
+    DisabledReason.MANUAL: "A person or the API disabled it",
+    DisabledReason.GONE: "It was disabled because the receiver responded with 410 Gone",
+    DisabledReason.FAILING: f"It was disabled because every attempt has failed for {FAILING_DAYS} days",
 }
-CALL_STATUS = {
-    "queued": "Queued",
-    "dialing": "In progress",
-    "completed": "Completed",
-    "no_answer": "No answer",
-    "failed": "Failed",
-    "invalid_number": "Invalid number",
-    "call_later": "Call later",
+CALL_STATUS: dict[SessionCallStatus, str] = {
+    SessionCallStatus.QUEUED: "Queued",
+    SessionCallStatus.DIALING: "In progress",
+    SessionCallStatus.COMPLETED: "Completed",
+    SessionCallStatus.NO_ANSWER: "No answer",
+    SessionCallStatus.FAILED: "Failed",
+    SessionCallStatus.INVALID_NUMBER: "Invalid number",
+    SessionCallStatus.CALL_LATER: "Call later",
 }
-ENDED_REASON = {
-    "customer_hangup": "The customer ended the call",
-    "agent_hangup": "The agent ended the call",
-    "no_answer": "Nobody answered",
-    "busy": "The line was busy",
-    "voicemail": "A machine answered",
-    "declined": "The customer declined the call",
-    "invalid_number": "The number does not exist",
-    "blocked": "The call was blocked",
-    "destination_not_allowed": "The project may not call this number",
-    "provider_error": "The carrier or the service failed",
-    "provider_timeout": "The carrier did not report the end of the call",
-    "max_duration": "The call reached the longest duration",
-    "callback_requested": "The customer asked for a call at another time",
-    "consent_declined": "The customer declined to be called",
-    "consent_expired": "The customer did not answer the request for consent within "
+ENDED_REASON: dict[EndedReason, str] = {
+    EndedReason.CUSTOMER_HANGUP: "The customer ended the call",
+    EndedReason.AGENT_HANGUP: "The agent ended the call",
+    EndedReason.NO_ANSWER: "Nobody answered",
+    EndedReason.BUSY: "The line was busy",
+    EndedReason.VOICEMAIL: "A machine answered",
+    EndedReason.DECLINED: "The customer declined the call",
+    EndedReason.INVALID_NUMBER: "The number does not exist",
+    EndedReason.BLOCKED: "The call was blocked",
+    EndedReason.DESTINATION_NOT_ALLOWED: "The project may not call this number",
+    EndedReason.PROVIDER_ERROR: "The carrier or the service failed",
+    EndedReason.PROVIDER_TIMEOUT: "The carrier did not report the end of the call",
+    EndedReason.MAX_DURATION: "The call reached the longest duration",
+    EndedReason.CALLBACK_REQUESTED: "The customer asked for a call at another time",
+    EndedReason.CONSENT_DECLINED: "The customer declined to be called",
+    EndedReason.CONSENT_EXPIRED: "The customer did not answer the request for consent within "
     f"{consents.LASTS_S * clock.SECOND // clock.DAY} days",
-    "consent_revoked": "The customer revoked the consent",
-    "customer_deleted": "The customer was deleted",
-    "appointment_cancelled": "The appointment was cancelled before the call",
-    "phone_changed": "The customer has another number, for which there is no consent",
-    "canceled": "The call was canceled while it waited",
-    "opted_out": "The customer is not to be called",
+    EndedReason.CONSENT_REVOKED: "The customer revoked the consent",
+    EndedReason.CUSTOMER_DELETED: "The customer was deleted",
+    EndedReason.APPOINTMENT_CANCELLED: "The appointment was cancelled before the call",
+    EndedReason.PHONE_CHANGED: "The customer has another number, for which there is no consent",
+    EndedReason.CANCELED: "The call was canceled while it waited",
+    EndedReason.OPTED_OUT: "The customer is not to be called",
 }
-OUTCOME = {
-    "confirmed": "Appointment confirmed",
-    "rescheduled": "Appointment moved",
-    "cancelled": "Appointment cancelled",
-    "opted_out": "Does not want to be called again",
-    "wrong_person": "Somebody else answered",
-    "handed_off": "A person is to call back",
-    "no_change": "Nothing changed",
-    "callback": "Wants to be called later",
-    "unreached": "Not reached",
-    "not_placed": "Not called",
+OUTCOME: dict[CallOutcome, str] = {
+    CallOutcome.CONFIRMED: "Appointment confirmed",
+    CallOutcome.RESCHEDULED: "Appointment moved",
+    CallOutcome.CANCELLED: "Appointment cancelled",
+    CallOutcome.OPTED_OUT: "Does not want to be called again",
+    CallOutcome.WRONG_PERSON: "Somebody else answered",
+    CallOutcome.HANDED_OFF: "A person is to call back",
+    CallOutcome.NO_CHANGE: "Nothing changed",
+    CallOutcome.CALLBACK: "Wants to be called later",
+    CallOutcome.UNREACHED: "Not reached",
+    CallOutcome.NOT_PLACED: "Not called",
 }
-CHANNEL = {"phone": "Phone", "whatsapp": "WhatsApp"}
-CONSENT = {
-    "pending": "The customer was asked for consent and has not answered",
-    "granted": "The customer agreed to be called",
-    "declined": "The customer declined to be called",
-    "expired": "The customer did not answer in time",
+CHANNEL: dict[Channel, str] = {Channel.PHONE: "Phone", Channel.WHATSAPP: "WhatsApp"}
+CONSENT: dict[ConsentStatus, str] = {
+    ConsentStatus.PENDING: "The customer was asked for consent and has not answered",
+    ConsentStatus.GRANTED: "The customer agreed to be called",
+    ConsentStatus.DECLINED: "The customer declined to be called",
+    ConsentStatus.EXPIRED: "The customer did not answer in time",
 }
-FILES = {
-    "none": "None",
-    "processing": "Being prepared",
-    "available": "Available",
-    "failed": "Could not be made",
+FILES: dict[FileStatus, str] = {
+    FileStatus.NONE: "None",
+    FileStatus.PROCESSING: "Being prepared",
+    FileStatus.AVAILABLE: "Available",
+    FileStatus.FAILED: "Could not be made",
 }
-APPOINTMENT_STATUS = {
-    "pending": "Pending",
-    "confirmed": "Confirmed",
-    "rescheduled": "Rescheduled",
-    "cancelled": "Cancelled",
-    "failed": "Failed",
+APPOINTMENT_STATUS: dict[AppointmentStatus, str] = {
+    AppointmentStatus.PENDING: "Pending",
+    AppointmentStatus.CONFIRMED: "Confirmed",
+    AppointmentStatus.RESCHEDULED: "Rescheduled",
+    AppointmentStatus.CANCELLED: "Cancelled",
+    AppointmentStatus.FAILED: "Failed",
 }
-CONVERSATION_STATUS = {"waiting": "Waits for a person", "active": "Active", "ended": "Ended"}
+CONVERSATION_STATUS: dict[str, str] = {
+    "waiting": "Waits for a person",
+    ConversationStatus.ACTIVE: "Active",
+    ConversationStatus.ENDED: "Ended",
+}
 MESSAGE_ACTION = {
     "handoff": "Handed to a person",
     "appointment_confirmed": "Confirmed an appointment",
@@ -114,15 +133,15 @@ MESSAGE_ACTION = {
     "conversation_ended": "Ended the conversation",
     "customer_opted_out": "Noted that the customer does not want to be called again",
 }
-HANDOFF = {
-    "agent_failed": "The agent failed to answer",
-    "cannot_help": "The agent could not help",
-    "change_requested": "The customer wants another time",
-    "complaint": "The customer complains",
-    "customer_deleted": "The customer was deleted",
-    "content_filtered": "The model provider filtered the reply",
-    "outside_scope": "It is about something that the agent does not do",
-    "person_requested": "The customer asked for a person",
+HANDOFF: dict[HandoffReason, str] = {
+    HandoffReason.AGENT_FAILED: "The agent failed to answer",
+    HandoffReason.CANNOT_HELP: "The agent could not help",
+    HandoffReason.CHANGE_REQUESTED: "The customer wants another time",
+    HandoffReason.COMPLAINT: "The customer complains",
+    HandoffReason.CUSTOMER_DELETED: "The customer was deleted",
+    HandoffReason.CONTENT_FILTERED: "The model provider filtered the reply",
+    HandoffReason.OUTSIDE_SCOPE: "It is about something that the agent does not do",
+    HandoffReason.PERSON_REQUESTED: "The customer asked for a person",
 }
 COUNTERS = {
     "messages": "Messages that the agent answered",
@@ -179,11 +198,15 @@ ACTION = {
 }
 
 
-WROTE = {"user": "Customer", "staff": "Your team", "assistant": "Agent"}
+WROTE: dict[conversations.Role, str] = {
+    conversations.Role.USER: "Customer",
+    conversations.Role.STAFF: "Your team",
+    conversations.Role.ASSISTANT: "Agent",
+}
 """Who wrote a message, by its role."""
 ERROR = {
-    "phone_invalid_format": "Write the phone number with + and the country code in front: +49 170 1234567 instead of "
-    "0170 1234567, or +1 500 555 0006 instead of (500) 555-0006.",
+    Code.PHONE_INVALID_FORMAT: "Write the phone number with + and the country code in front: +49 170 1234567 instead "
+    "of 0170 1234567, or +1 500 555 0006 instead of (500) 555-0006.",
 }
 """Errors whose message in the API is not for people who fill in a form, by their code."""
 
@@ -196,19 +219,19 @@ class Ending:
     text: str
 
 
-REPLAY_ENDED = {
-    "done": Ending("Done", ""),
-    "stopped": Ending("Stopped", "A person stopped it."),
-    "refused": Ending(
+REPLAY_ENDED: dict[ReplayEnd, Ending] = {
+    ReplayEnd.DONE: Ending("Done", ""),
+    ReplayEnd.STOPPED: Ending("Stopped", "A person stopped it."),
+    ReplayEnd.REFUSED: Ending(
         "Gave up", f"The endpoint refused {replays.MAX_REFUSALS} attempts in a row. Mend it, then replay again."
     ),
-    "disabled": Ending("Ended", "The endpoint was disabled."),
-    "deleted": Ending("Ended", "The endpoint was deleted."),
+    ReplayEnd.DISABLED: Ending("Ended", "The endpoint was disabled."),
+    ReplayEnd.DELETED: Ending("Ended", "The endpoint was deleted."),
 }
-ROLE = {
-    "viewer": "can see everything and change nothing",
-    "member": "can change everything except API keys, members and limits",
-    "owner": "can change everything",
+ROLE: dict[members.Role, str] = {
+    members.Role.VIEWER: "can see everything and change nothing",
+    members.Role.MEMBER: "can change everything except API keys, members and limits",
+    members.Role.OWNER: "can change everything",
 }
 _UNITS = ((clock.DAY, "d"), (clock.HOUR, "h"), (clock.MINUTE, "min"), (clock.SECOND, "s"))
 

@@ -1,4 +1,4 @@
-"""A reader finds every file that the documents name."""
+"""A reader finds every file and heading that the documents name."""
 
 from __future__ import annotations
 
@@ -9,14 +9,34 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "shared/README.md", "infra/README.md", "tests/README.md", "functions/admin/README.md")
+FOLDERS = ("functions", "infra", "shared", "tests")
+LINK = re.compile(r"\]\((?!https?:|mailto:|/)([^)#\s]*)(?:#([^)\s]+))?\)")
+"""A link of Markdown to a file, to one of its headings, or to one of the same document."""
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_links_of_a_document_lead_to_files(name: str) -> None:
-    document = ROOT / name
-    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", document.read_text(encoding="utf-8"))
-    assert not [link for link in links if not (document.parent / link).exists()]
+def linked() -> list[Path]:
+    """The documents of the repository that have such links."""
+    documents = [*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]
+    mine = (path for path in documents if "node_modules" not in path.parts)
+    return sorted(path for path in mine if LINK.search(path.read_text(encoding="utf-8")))
+
+
+def headings(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    texts = re.findall(r"(?m)^#+ (.+)$", document.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", text).strip().lower().replace(" ", "-") for text in texts}
+
+
+@pytest.mark.parametrize("document", linked(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_links_of_a_document_lead_to_files_and_headings(document: Path) -> None:
+    for name, heading in LINK.findall(document.read_text(encoding="utf-8")):
+        target = document.parent / name if name else document
+        assert target.exists(), name
+        assert not heading or heading in headings(target), f"{name}#{heading}"
+
+
+def test_the_documents_for_readers_have_links() -> None:
+    assert {*linked()} >= {ROOT / name for name in ("README.md", "shared/README.md", "infra/runbook.md")}
 
 
 def test_the_map_of_the_code_names_files_by_their_full_paths() -> None:
@@ -30,7 +50,11 @@ def test_the_map_of_the_code_names_files_by_their_full_paths() -> None:
 
 @pytest.mark.parametrize(
     ("document", "section", "folder"),
-    [("tests/README.md", "What tests share", "tests/support"), ("infra/README.md", "Deploying and operating", "infra")],
+    [
+        ("tests/README.md", "What tests share", "tests/support"),
+        ("infra/README.md", "Deploying and operating", "infra"),
+        ("functions/admin/README.md", "The code", "functions/admin"),
+    ],
 )
 def test_a_table_names_every_module_of_its_folder(document: str, section: str, folder: str) -> None:
     _, _, text = (ROOT / document).read_text(encoding="utf-8").partition(f"# {section}")

@@ -66,7 +66,7 @@ OUTSIDE = {
     "/admin/sign-in/callback": ("state", "code", "iss"),
     "/admin/sign-in/link": ("token",),
 }
-PREFIXES = ("cust_", "appt_", "sess_", "conv_", "msg_", "evt_", "whd_", "whk_", "aud_", "key_")
+PREFIXES = ("cust_", "appt_", "sess_", "conv_", "msg_", "evt_", "whd_", "whk_", "aud_", "key_", "req_")
 ARABIC = {ord("0") + digit: 0x660 + digit for digit in range(10)}
 DAYS = ("0000-01-01", "0001-01-01", "9999-12-31", "2026-02-30", "2026-01-01".translate(ARABIC), "10000-01-01")
 VALUES = (
