@@ -12,12 +12,13 @@ from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
+from shared.projects import request_log
 from shared.webhooks import events
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import Delivery, DeliveryStatus, DeliveryTrigger
 from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.events import EVENTS, FAMILIES
+from shared.webhooks.events import EVENTS, FAMILIES, EventRow
 
 FILTERS = tuple(one for family, types in FAMILIES.items() for one in (family, *types))
 """The wildcards and types by which events are chosen, by kind of resource."""
@@ -49,7 +50,7 @@ def show(visit: InProject) -> Response:
     row = events.find(visit.scope, visit.params["id"])
     event = json.loads(row["doc"])
     notice = NOTICES.get(visit.query.get("notice", ""))
-    parts = _deliveries(visit, event["id"])
+    parts = _deliveries(visit, row)
     return visit.render(
         "event.html",
         section="events",
@@ -65,10 +66,10 @@ def show(visit: InProject) -> Response:
 
 def show_deliveries(visit: InProject) -> Response:
     """The deliveries of an event, which the event's page loads again while one is in progress."""
-    event_id = events.find(visit.scope, visit.params["id"])["sk"]
+    row = events.find(visit.scope, visit.params["id"])
     if not visit.is_fragment:
-        return visit.redirect(visit.path("events", event_id))
-    return visit.render("_deliveries.html", event={"id": event_id}, **_deliveries(visit, event_id))
+        return visit.redirect(visit.path("events", row["sk"]))
+    return visit.render("_deliveries.html", event={"id": row["sk"]}, cause=row.get("cause"), **_deliveries(visit, row))
 
 
 def retry(visit: InProject) -> Response:
@@ -96,10 +97,15 @@ def send_now(visit: InProject) -> Response:
     return visit.redirect(visit.path("events", f"{event_id}?notice=sent_now"))
 
 
-def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
-    """The deliveries as the template shows them, and after how many seconds to look again (None: never)."""
-    rows = commands.cancel_closed(visit.scope, deliveries.of_event(visit.scope, event_id))
+def _deliveries(visit: InProject, event: EventRow) -> dict[str, Any]:
+    """The deliveries as the template shows them, and after how many seconds to look again (None: never).
+
+    `causes` are the requests that made them, by the delivery's id, and `requests` those that are in the log.
+    """
+    rows = commands.cancel_closed(visit.scope, deliveries.of_event(visit.scope, event["sk"]))
     found = [deliveries.view(row) for row in rows]
+    causes = {row["sk"]: row.get("cause", "") for row in rows}
+    requests = request_log.with_ids(visit.scope, filter(None, {event.get("cause", ""), *causes.values()}))
     snapshots = endpoints.read(visit.scope, [one["webhook_endpoint_id"] for one in found]) if found else {}
     # An id is the time of the event, so several of an event sort by the time of the delivery instead.
     found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
@@ -112,6 +118,8 @@ def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
             }
             for one in found
         ],
+        "causes": causes,
+        "requests": requests,
         "endpoints": snapshots,
         "look_again": _look_again(found),
     }

@@ -36,7 +36,7 @@ def show(visit: InProject) -> Response:
         error=error,
         keys={key.id: words.api_key(key) for key in keys},
         statuses=[*STATUSES],
-        meanings={code: kind.meaning for code, kind in ERRORS.items()},
+        messages={code: f"{kind.meaning} {kind.remedy}" for code, kind in ERRORS.items()},
     )
 
 

@@ -35,6 +35,7 @@ class RequestContext:
     """Whether the request can be repeated without another effect: a GET, a DELETE, or one with an Idempotency-Key."""
     may_have_written: bool = False
     error_code: str | None = None
+    error_param: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def render(response: Response, context: RequestContext) -> StarletteResponse:
 
 def render_error(error: ApiError, context: RequestContext) -> StarletteResponse:
     """Render an error response."""
-    context.error_code = error.code
+    context.error_code, context.error_param = error.code, error.field
     headers = {"Service-Should-Retry": "true" if _should_retry(error, context) else "false"} | error.headers
     if "Location" in headers:
         headers["Location"] = context.prefix + headers["Location"]

@@ -313,6 +313,7 @@ def _log(scope: ASGIScope, context: RequestContext, status: int) -> None:
         "route": context.route,
         "status": status,
         "code": context.error_code,
+        "param": context.error_param,
         "project_id": caller.scope.project_id if caller else None,
         "livemode": caller.scope.livemode if caller else None,
         "key_id": caller.key_id if caller else None,

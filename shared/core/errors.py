@@ -179,6 +179,13 @@ class ApiError(Exception):
         self.extra = dict(extra or {})
         super().__init__(code)
 
+    @property
+    def field(self) -> str | None:
+        """The part of `param` that is a name of the API's. What clients name themselves may be personal data."""
+        if self.param is None or self.code is Code.PARAMETER_UNKNOWN:
+            return None
+        return "metadata" if self.param.startswith("metadata[") else self.param
+
 
 def not_found(what: str, id: str) -> ApiError:
     """The 404 for an id in a path that does not exist in the key's project and mode."""

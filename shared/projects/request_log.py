@@ -1,14 +1,15 @@
 """The API requests of a project and mode in the last day, from the lines that they leave in the log.
 
 A request's row is written after its response, by another function, and only on stages with the setting `request_log`.
-It has what the line has: neither bodies nor parameters, so no personal data. The text of an error is that of its code.
+It has what the line has: neither bodies nor values of parameters, so no personal data. The text of an error is that of
+its code, with the name of the parameter at fault.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,13 +29,17 @@ _BLOCK = 250
 
 @dataclass(frozen=True)
 class LoggedRequest:
-    """A request. `code` is the error code of its response; None for a success. `route` is the path's pattern."""
+    """A request. `code` is the error code of its response; None for a success. `route` is the path's pattern.
+
+    `param` is the parameter at fault, as far as it is a name of the API's (`ApiError.field`).
+    """
 
     id: str
     method: str
     route: str
     status: int
     code: str | None
+    param: str | None
     key_id: str
     duration_ms: float
 
@@ -69,7 +74,7 @@ def row_of(line: str) -> table.Row | None:
         "pk": _pk(scope),
         "sk": id,
         "kind": "request",
-        **{name: facts[name] for name in ("method", "route", "status", "code", "key_id") if facts.get(name)},
+        **{name: facts[name] for name in ("method", "route", "status", "code", "param", "key_id") if facts.get(name)},
         # Numbers of the table are integers.
         "duration_us": round(facts["duration_ms"] * 1000),
         "expires_at": table.expiry(ids.instant(PREFIX, id) + KEPT_MS),
@@ -81,6 +86,12 @@ def find(scope: Scope, id: str) -> LoggedRequest | None:
     """The request with this id; None if it is not known, or not any more."""
     row = table.get(_pk(scope), id) if ids.is_id(PREFIX, id) else None
     return None if row is None else _of_row(row)
+
+
+def with_ids(scope: Scope, ids_of_requests: Iterable[str]) -> dict[str, LoggedRequest]:
+    """The requests with these ids that are stored, by id."""
+    rows = table.get_many([(_pk(scope), id) for id in ids_of_requests])
+    return {row["sk"]: _of_row(row) for row in rows.values()}
 
 
 def page(
@@ -147,6 +158,7 @@ def _of_row(row: table.Row) -> LoggedRequest:
         row.get("route", ""),
         row["status"],
         row.get("code"),
+        row.get("param"),
         row["key_id"],
         row["duration_us"] / 1000,
     )

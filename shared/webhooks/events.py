@@ -72,6 +72,8 @@ class EventRow(TypedDict):
     doc: str
     """The event as the JSON text that every receiver gets."""
     expires_at: clock.UnixSeconds
+    cause: NotRequired[str]
+    """The API request that caused the change, as far as it is known."""
     retries: NotRequired[int]
     """The number of manual retries of its deliveries."""
 

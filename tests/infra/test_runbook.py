@@ -32,6 +32,7 @@ PROCEDURES = {
     "A lost region",
     "A replica of the table",
     "Members of a new user pool",
+    "Request log",
     "Restore from point-in-time recovery",
     "Webhook endpoint notices",
 }

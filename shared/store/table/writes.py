@@ -131,8 +131,9 @@ def write(ops: Sequence[Write], request_id: str) -> None:
     """Execute the writes, all or none, on behalf of the request with this id.
 
     A condition that fails because an earlier attempt of the same request took effect counts as success. Workers use a
-    token of their own as the request. The row's `cause` is the API request that caused the write; if it is unknown, an
-    update keeps the previous one. Raises ConditionFailed, Contended, Unavailable or AwsError.
+    token of their own as the request. The row's `cause` is the API request that caused the write; if it is unknown, or
+    the write sets `cause` itself, an update keeps the previous one. Raises ConditionFailed, Contended, Unavailable or
+    AwsError.
     """
     # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
     if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition):
@@ -270,18 +271,23 @@ def _update_expression(attributes: Mapping[str, Value | None], expressions: Sequ
 
 
 def _author(op: Write, request_id: str, *, single: bool) -> dict[str, Value]:
-    """The attributes that say who wrote a row, and which API request caused it."""
-    version = _version(op)
+    """The attributes that say who wrote a row, and which API request caused it, unless the write itself says that."""
+    row = _attributes(op)
+    version = row.get("v")
     cause = request_id if request_id.startswith("req_") else trace.request_id()
     # DynamoDB recognizes a transaction, but other requests must see that this version is not theirs.
     author: dict[str, Value] = {_writer(version): _digest(request_id)} if single or version is not None else {}
-    return author if cause is None else author | {"cause": cause}
+    return author if cause is None or "cause" in row else author | {"cause": cause}
 
 
 def _version(op: Write) -> int | None:
     """The version of the row that a write makes; None if it does not say."""
-    row: Mapping[str, Any] = op.row if isinstance(op, Put) else op.set if isinstance(op, Update) else {}
-    return row.get("v")
+    return _attributes(op).get("v")
+
+
+def _attributes(op: Write) -> Mapping[str, Any]:
+    """The attributes that a write sets."""
+    return op.row if isinstance(op, Put) else op.set if isinstance(op, Update) else {}
 
 
 def _digest(request_id: str) -> str:

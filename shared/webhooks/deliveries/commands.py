@@ -31,7 +31,7 @@ from shared.webhooks.deliveries.resource import (
 )
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
-from shared.webhooks.events import EVENTS
+from shared.webhooks.events import EVENTS, EventRow
 
 
 def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool = False) -> Change[Delivery]:
@@ -61,11 +61,11 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
     count_retry = table.Update(
         event_row["pk"],
         event_row["sk"],
-        set={"retries": retries + 1, "expires_at": new["expires_at"]},
+        set={"retries": retries + 1, "expires_at": new["expires_at"], **_cause(event_row)},
         condition="retries = :retries" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
         values={":retries": retries} if retries else {},
     )
-    unlist = [table.Update(row["pk"], row["sk"], set={"f1": None}) for row in to_endpoint if "f1" in row]
+    unlist = [table.Update(row["pk"], row["sk"], set={"f1": None, **_cause(row)}) for row in to_endpoint if "f1" in row]
     doc: Delivery = json.loads(new["doc"])
     return _change(scope, doc, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged(scope, endpoint)])
 
@@ -85,7 +85,7 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
         return _change(scope, doc, [])
     sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
     due = tasks.due_attributes(delivery_id, now, DELIVERY_GRACE_S)
-    changes = {**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None}
+    changes = {**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None, **_cause(row)}
     return _change(scope, sent, [tasks.if_waiting(row, changes)])
 
 
@@ -136,6 +136,11 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRo
         return cast("DeliveryRow", table.get(row["pk"], row["sk"])) or row
 
     return commit.retry_with_latest([row], read, cancel)
+
+
+def _cause(row: DeliveryRow | EventRow) -> dict[str, str | None]:
+    """The row's attribute `cause` as it is: the request that made the event or the delivery stays its cause."""
+    return {"cause": row.get("cause")}
 
 
 def _change(scope: Scope, delivery: Delivery, writes: Sequence[table.Write]) -> Change[Delivery]:

@@ -159,6 +159,8 @@ class DeliveryRow(tasks.TaskRow):
     generation: int
     """The endpoint's generation at the delivery's creation."""
     expires_at: clock.UnixSeconds
+    cause: NotRequired[str]
+    """The API request that caused the event, or that of the manual retry, as far as it is known."""
     put_off_until: NotRequired[clock.Instant]
     """When a put-off attempt is planned, which is due already. Absent if it has not been put off."""
     test: NotRequired[bool]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from infra.local import log_lines
 from shared.admin import members
 from shared.core import clock, ids, log
+from shared.core.errors import ERRORS, Code
 from shared.core.metrics import REQUEST_LINE
 from shared.projects import request_log
 from shared.projects.request_log import KEPT_MS
@@ -40,6 +42,12 @@ def logged(stage: Stage, *calls: Any, times: int = 1) -> list[Answer]:
     return answers
 
 
+def causes_of(shown: Shown) -> list[str]:
+    """The requests to which the page of an event leads."""
+    assert shown.status == 200, shown.text
+    return re.findall(r'/requests\?id=(req_\w{26})"', shown.text)
+
+
 def rows_of(shown: Shown) -> list[str]:
     assert shown.status == 200, shown.text
     return [attributes["id"] or "" for tag, attributes in shown.page.tags if tag == "tr" and "id" in attributes]
@@ -57,10 +65,31 @@ def test_a_request_is_shown_with_its_error_and_without_its_body(stage: Stage, wh
         assert said in shown.page.text, said
     [key] = [one for one in keys_of(whole.story.project.id) if not one.livemode]
     assert f"…{key.last_four}" in shown.page.text
+    assert "no_such_field" not in shown.text, "a client may name a field after anything"
     assert "secret" not in shown.text
     assert "5550123" not in shown.text
     live = member.get(page.replace("/test/", "/live/"))
     assert rows_of(live) == []
+
+
+def test_the_error_of_a_request_names_the_parameter_and_says_what_to_do(
+    stage: Stage, whole: Whole, member: Browser
+) -> None:
+    hours = [{"days": ["monday"], "from": "10:00", "to": "09:00"}]
+    *answers, long_key = logged(
+        stage,
+        ("POST", "/v1/customers", {}),
+        ("PATCH", "/v1/agent_settings", {"opening_hours": hours}),
+        ("GET", "/v1/customers?limit=many"),
+        ("POST", "/v1/customers", {"phone": "+15005550006", "metadata": {"Ada Lovelace": "x" * 600}}),
+    )
+    shown = member.get(f"{whole.story.path}/requests").page.text
+    for answer in answers:
+        assert f"{answer.code} , {answer.json['error']['param']}" in shown
+    assert long_key.json["error"]["param"] == "metadata[Ada Lovelace]"
+    assert f"{long_key.code} , metadata {ERRORS[Code(long_key.code)].meaning}" in shown
+    assert ERRORS[Code.PARAMETER_MISSING].remedy in shown
+    assert "Ada" not in shown
 
 
 def test_requests_are_filtered(stage: Stage, whole: Whole, member: Browser) -> None:
@@ -93,7 +122,37 @@ def test_a_request_is_found_by_its_id_and_leads_from_its_event(stage: Stage, who
     assert member.get(f"{path.replace('/test', '/live')}/find?q={id}").status == 404
     stage.settle()
     [event] = stage.call("GET", f"/v1/events?object_id={created.json['id']}").json["data"]
-    assert f'/requests?id={id}"' in member.get(f"{path}/events/{event['id']}").text
+    shown = member.get(f"{path}/events/{event['id']}")
+    assert causes_of(shown) == [id, id], "of the event, and of its delivery"
+    assert "POST /v1/customers, 201" in shown.page.text
+
+
+def test_a_replayed_delivery_names_the_request_of_the_replay(stage: Stage, whole: Whole, member: Browser) -> None:
+    stage.settle()
+    [created] = logged(stage, ("POST", "/v1/customers", {"phone": "+15005550006"}))
+    stage.settle()
+    [event] = stage.call("GET", f"/v1/events?object_id={created.json['id']}").json["data"]
+    page = f"{whole.story.path}/events/{event['id']}"
+    [delivery] = stage.call("GET", f"/v1/events/{event['id']}/deliveries").json["data"]
+    [retried] = logged(stage, ("POST", f"/v1/events/{event['id']}/deliveries/{delivery['id']}/retry", {}))
+    assert retried.status == 202, retried.body
+    first, second = (one.headers["service-request-id"] for one in (created, retried))
+    assert causes_of(member.get(page)) == [first, second, first], "the replay is above the first delivery"
+    stage.settle()
+    member.submit(page, f"{page}/deliveries/{retried.json['id']}/replay")
+    assert causes_of(member.get(page)) == [first, second, first], "a person's click is no request of the API"
+
+
+def test_without_the_request_in_the_log_an_event_has_its_id_and_no_link(
+    stage: Stage, whole: Whole, member: Browser
+) -> None:
+    stage.settle()
+    created = stage.call("POST", "/v1/customers", {"phone": "+15005550006"})
+    stage.settle()
+    [event] = stage.call("GET", f"/v1/events?object_id={created.json['id']}").json["data"]
+    shown = member.get(f"{whole.story.path}/events/{event['id']}")
+    assert causes_of(shown) == []
+    assert created.headers["service-request-id"] in shown.page.text
 
 
 def test_a_request_is_kept_for_a_day(stage: Stage, whole: Whole, stopped_clock: Clock) -> None:
@@ -155,8 +214,8 @@ def test_older_requests_keep_the_filter_and_a_page_reads_a_bounded_number(whole:
     assert seen == every[50:]
     shown = member.get(f"{page}?route=nothing")
     assert "None of the requests that were looked at match" in shown.page.text
-    [older] = [one["href"] for _, one in shown.page.tags if one.get("rel") == "next"]
-    assert "No requests match these filters" in member.get(f"{page}{older}").page.text
+    [last] = [one["href"] for _, one in shown.page.tags if one.get("rel") == "next"]
+    assert "No requests match these filters" in member.get(f"{page}{last}").page.text
 
 
 def test_the_reads_of_the_page_do_not_grow(stage: Stage, whole: Whole, member: Browser) -> None:
