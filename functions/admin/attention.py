@@ -10,7 +10,7 @@ from functions.admin import lists, names
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
-from shared.conversations.resource import CONVERSATIONS
+from shared.conversations import resource as conversations
 from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Key
@@ -40,13 +40,12 @@ def show(visit: InProject) -> Response:
     since = clock.iso(now - CALLS_SINCE_MS)
     parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(SHOWN)]}
     calls = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
-    waits = {"waiting": ["true"], "limit": [str(SHOWN)]}
-    waiting = pages.read(scope, CONVERSATIONS, queries.parse(CONVERSATIONS, waits))
+    waiting, more_waiting = conversations.longest_waiting(scope, SHOWN)
     found: dict[str, Any] = {
         "unhealthy": [one for one in known if one.needs_attention],
         "failed": [(one, failed[one.doc["id"]]) for one in known if failed[one.doc["id"]]],
         "retrying": [(one, retrying[one.doc["id"]]) for one in known if retrying[one.doc["id"]]],
-        "waiting": [*map(lists.document, waiting.rows)],
+        "waiting": [one.doc for one in waiting],
         "calls": [*map(lists.document, calls.rows)],
         "unused": [key for key in active if _is_unused(key, now)],
     }
@@ -62,7 +61,7 @@ def show(visit: InProject) -> Response:
         running=running,
         named=named,
         more_calls=calls.next_cursor is not None,
-        more_waiting=waiting.next_cursor is not None,
+        more_waiting=more_waiting is not None,
         shown=SHOWN,
         most=MOST_COUNTED,
         **found,

@@ -34,7 +34,6 @@ MESSAGES_SHOWN = 100
 WAITING = "waiting"
 """The status, and the value of its filter, that the pages give to conversations that wait for a person. Also the
 section of the queue."""
-MOST_WAITING = 100
 LOOK_AGAIN = 10
 """Seconds after which the queue looks again."""
 _EXAMINED = 20
@@ -66,42 +65,36 @@ def as_shown(row: table.Row) -> dict[str, Any]:
 
 
 def show_waiting(visit: InProject) -> Response:
-    """Show the queue: the conversations that wait for a person, those that wait longest first."""
-    records, has_more = _waiting(visit)
-    return visit.render("waiting.html", section=WAITING, **_queue(visit, records, has_more))
+    """Show a page of the queue: the conversations that wait for a person, those that wait longest first."""
+    records, cursor = _waiting(visit)
+    return visit.render("waiting.html", section=WAITING, **_queue(visit, records, cursor))
 
 
 def look_for_waiting(visit: InProject) -> Response:
     """The queue again, which its page asks for; status 204 if it is what the page has."""
     if not visit.is_fragment:
         return visit.redirect(visit.path(WAITING))
-    records, has_more = _waiting(visit)
+    records, cursor = _waiting(visit)
     if visit.query.get("seen") == _digest(records):
         return Response(status_code=204, headers=SECURITY)
-    return visit.render("_waiting_again.html", **_queue(visit, records, has_more))
+    return visit.render("_waiting_again.html", **_queue(visit, records, cursor))
 
 
-def _waiting(visit: InProject) -> tuple[list[ConversationRecord], bool]:
-    query = queries.parse(CONVERSATIONS, {"waiting": ["true"], "limit": [str(MOST_WAITING)]})
-    page = pages.read(visit.scope, CONVERSATIONS, query)
-    return sorted(map(CONVERSATIONS.record, page.rows), key=_since), page.next_cursor is not None
-
-
-def _since(record: ConversationRecord) -> str:
-    handoff = record.doc["handoff"]
-    return handoff["at"] if handoff else record.doc["created_at"]
+def _waiting(visit: InProject) -> tuple[list[ConversationRecord], str | None]:
+    return conversations.longest_waiting(visit.scope, lists.PAGE, visit.query.get("starting_after"))
 
 
 def _digest(records: list[ConversationRecord]) -> str:
     """A digest of what the queue shows. It changes each minute, as the waiting times do."""
-    shown = [(one.doc["id"], _since(one), commands.taken_by(one)) for one in records]
+    shown = [(one.doc["id"], one.doc["handoff"], commands.taken_by(one)) for one in records]
     return hashlib.sha256(repr((clock.now() // clock.MINUTE, shown)).encode()).hexdigest()[:16]
 
 
-def _queue(visit: InProject, records: list[ConversationRecord], has_more: bool) -> dict[str, Any]:
+def _queue(visit: InProject, records: list[ConversationRecord], cursor: str | None) -> dict[str, Any]:
     return {
-        "waiting": [(one.doc, _since(one), commands.taken_by(one)) for one in records],
-        "has_more": has_more,
+        "waiting": [(one.doc, commands.taken_by(one)) for one in records],
+        "starting_after": visit.query.get("starting_after", ""),
+        "cursor": cursor,
         "named": names.of(visit, (one.doc["customer_id"] for one in records)),
         "seen": _digest(records),
         "look_again": LOOK_AGAIN,

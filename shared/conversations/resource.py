@@ -17,8 +17,9 @@ from typing import Annotated, Literal, NotRequired, TypedDict, cast
 from shared.agent.tools import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
 from shared.core import ids
-from shared.resources import fields, filters
+from shared.resources import fields, filters, pages, queries
 from shared.resources.collections import Collection, Record, Resource, ResourceRow
+from shared.resources.queries import Query
 from shared.resources.schema import ConversationId, CustomerId, Keywords, MessageId, Metadata, Time, at_most
 from shared.store import table
 from shared.store.keys import Scope
@@ -263,6 +264,7 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
         "waiting": filters.Enumerated("waiting", ("true", "false")),
     },
     values=lambda doc: {**doc, "waiting": "true" if doc["waiting"] else "false"},
+    waits_since=lambda doc: doc["handoff"] and doc["handoff"]["at"],
     added={"waiting": False, "handoff": None},
 )
 MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, takes_order=True)
@@ -294,6 +296,22 @@ def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
     return None if conversation.doc["status"] == ConversationStatus.ENDED else conversation
 
 
+def longest_waiting(
+    scope: Scope, limit: int, starting_after: str | None = None
+) -> tuple[list[ConversationRecord], str | None]:
+    """The conversations that wait for a person, those that wait longest first, and the cursor of the next ones.
+
+    Like every list by an index, it may lag by about a second. Raises `cursor_invalid`.
+    """
+    least = "0"
+    if starting_after is not None:
+        time, id = queries.time_of_cursor(CONVERSATIONS, starting_after)
+        least = f"{time}#{ids.after(CONVERSATIONS.prefix, id)}"
+    query = Query(limit=limit + 1, starting_after=None, filters={}, min_time=least)
+    found = [*itertools.islice(pages.earliest_first(scope, CONVERSATIONS, query), limit + 1)]
+    return found[:limit], queries.time_cursor(dict(found[limit - 1].row)) if len(found) > limit else None
+
+
 def is_held(record: ConversationRecord) -> bool:
     """Whether the agent only sends holding replies: a person must reply, and not because the agent failed."""
     return "handed_off" in record.row or _awaits_person(record.doc)
@@ -318,8 +336,8 @@ def after_reply(conversation: Conversation, reasons: Values[HandoffReason], at: 
 def conversation_of(scope: Scope, message_id: str) -> str | None:
     """The conversation of a message, among the last 1,000 that began before it; None if it is in none of them."""
     began_by = ids.first_of(CONVERSATIONS.prefix, ids.instant(MESSAGES.prefix, message_id) + 1)
-    pages = table.query(scope.pk(CONVERSATIONS.kind), at_most=ids.before(CONVERSATIONS.prefix, began_by), limit=100)
-    for page in itertools.islice(pages, 10):
+    blocks = table.query(scope.pk(CONVERSATIONS.kind), at_most=ids.before(CONVERSATIONS.prefix, began_by), limit=100)
+    for page in itertools.islice(blocks, 10):
         found = table.get_many([(messages_pk(scope, row["sk"]), message_id) for row in page])
         for row in found.values():
             return str(row["conversation_id"])

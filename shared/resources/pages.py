@@ -104,7 +104,7 @@ def _chunk(found: Entries, size: int) -> tuple[list[table.Row | int], int]:
 
 
 def earliest_first(scope: Scope, collection: Collection[D, R], query: Query) -> Iterator[Record[D, R]]:
-    """The resources of a query by time with one filter value, earliest first.
+    """The resources of a query by time with at most one filter value, earliest first.
 
     Reads as many as the caller takes, in blocks of `query.limit` rows.
     """

@@ -15,7 +15,7 @@ lists in creation order.
 | session                    | `P#..#session`                         | `sess_...`       | f1-f4, due |
 | transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
 | consent of a phone         | `P#..#consent#{hash of phone}`         | `consent`        | due |
-| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f4 |
+| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f4, t0 |
 | message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
 | thread of a conversation   | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
 | usage in a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...`, `erased` | |
@@ -58,7 +58,8 @@ Attributes: `doc` is the public object as JSON text, `v` the version of a resour
 changes `doc` increases by 1, `w0`-`w7` the writers of its last versions and `writer` that of a row without a version
 (`shared/store/table`), `cause` the API request that caused the last write, `kind` the row's kind, and `expires_at`
 (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, kind, field and hashed value, sorted by id;
-`t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind.
+`t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind. Only conversations that wait
+for a person have t0, with the time of the handoff.
 Client text enters an index key only as a hash. f1 of a delivery is sparse: only deliveries that wait for a retry, or
 have failed and were not retried, have it. So is that of a request, which only those have whose response was an error.
 Rows with a scheduled step have the attributes of `shared/tasks/tasks.py`.

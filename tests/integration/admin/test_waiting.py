@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from functions.admin import lists
 from shared.admin import members
 from shared.core import clock
 from tests.support.browsing import Browser, Whole, database_calls, signed_in, trail
@@ -41,6 +42,36 @@ def test_the_queue_has_who_waits_longest_first_and_counts_in_its_title(
     assert text.index("Grace") < text.index("Ada")
     assert "5 min ago" in text
     assert "The customer asked for a person" in text
+
+
+def test_a_queue_of_several_pages_begins_with_who_waits_longest(
+    stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
+) -> None:
+    handed_off(stage, whole)
+    # The oldest conversations wait for the shortest time: the order of creation is not that of waiting.
+    people = [
+        created(stage, "/v1/conversations", external_id=f"Person {number}.")["id"] for number in range(lists.PAGE)
+    ]
+    for id in reversed(people):
+        stopped_clock.forward(60)
+        created(stage, f"/v1/conversations/{id}/messages", content="[[sim:handoff]]")
+    queue = f"{whole.story.path}/waiting"
+    first = member.get(queue)
+    text = first.page.text
+    assert text.count("Take the conversation with") == lists.PAGE
+    assert text.startswith(f"({lists.PAGE}+) Waiting")
+    assert f"{lists.PAGE} or more wait for a person." in text
+    assert text.index("Ada") < text.index(f"Person {lists.PAGE - 1}.") < text.index("Person 1.")
+    assert "Ada" in member.get(f"{whole.story.path}/attention").page.text
+    [older] = [attributes["href"] for _, attributes in first.page.tags if attributes.get("rel") == "next"]
+    assert older is not None
+    second = member.get(older.removeprefix("/dev"))
+    assert "Person 0." in second.page.text
+    assert "Person 1." not in second.page.text
+    [again] = [attributes["hx-get"] for _, attributes in second.page.tags if attributes.get("id") == "waiting"]
+    assert again is not None
+    assert member.get(again.removeprefix("/dev"), HX_Request="true").status == 204, "it is the same page"
+    assert member.get(f"{queue}?starting_after=x").status == 400
 
 
 def test_a_conversation_is_taken_by_one_and_released(stage: Stage, whole: Whole, member: Browser) -> None:
