@@ -25,6 +25,7 @@ from shared.appointments.resource import (
     AppointmentPatch,
     AppointmentRecord,
     AppointmentStatus,
+    call_count,
 )
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -70,11 +71,13 @@ def export(visit: InProject) -> Response:
 
 def show(visit: InProject) -> Response:
     """Show an appointment."""
-    appointment = _find(visit).doc
+    record = _find(visit)
+    appointment = record.doc
     return visit.render(
         "appointment.html",
         section=SECTION,
         appointment=appointment,
+        calls=call_count(record),
         named=names.of(visit, (appointment["customer_id"], appointment["session_id"])),
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
@@ -190,7 +193,8 @@ def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
     if not hours.contain(visit.settings["opening_hours"], visit.zone, start, end):
         found.append("This time is outside the opening hours.")
     near, _ = today.between(visit, max(start - _LONGEST_MS, times.FIRST), end, _EXAMINED)
-    others = {one["id"]: one for one in near if one["status"] not in today.FREE and one["id"] != appointment["id"]}
+    docs = [one.doc for one in near]
+    others = {one["id"]: one for one in docs if one["status"] not in today.FREE and one["id"] != appointment["id"]}
     spans = {id: today.span(one) for id, one in others.items()} | {appointment["id"]: (start, end)}
     taken = [others[id] for id in today.overlapping(appointment["id"], spans)]
     same = [one for one in taken if one["customer_id"] == appointment["customer_id"] and today.span(one)[0] == start]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import secrets
 from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import lists, names
-from functions.admin.today import FREE
+from functions.admin import lists, names, today
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.appointments.resource import APPOINTMENTS, Appointment
 from shared.conversations import commands
 from shared.conversations import resource as conversations
 from shared.conversations.resource import (
@@ -36,8 +33,6 @@ WAITING = "waiting"
 section of the queue."""
 LOOK_AGAIN = 10
 """Seconds after which the queue looks again."""
-_EXAMINED = 20
-"""The customer's next appointments among which one that takes place is looked for."""
 NOTICES = {
     "ended": "The conversation has ended. A new message on its thread begins another one.",
     "taken": "You have taken this conversation.",
@@ -124,20 +119,10 @@ def _thread(visit: InProject, error: ApiError | None = None) -> Response:
         messages=messages,
         named=names.of(visit, [record.doc["customer_id"], *ids]),
         taken_by=commands.taken_by(record),
-        next_appointment=_next_appointment(visit, record.doc["customer_id"]),
+        next_appointment=today.next_of(visit, record.doc["customer_id"]),
         cursor=page.next_cursor,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
-
-
-def _next_appointment(visit: InProject, customer_id: str | None) -> Appointment | None:
-    """The customer's next appointment that takes place."""
-    if customer_id is None:
-        return None
-    parameters = {"customer_id": customer_id, "appointment_at[gte]": clock.iso(clock.now()), "limit": "5"}
-    query = queries.parse(APPOINTMENTS, {name: [value] for name, value in parameters.items()})
-    ahead = itertools.islice(pages.earliest_first(visit.scope, APPOINTMENTS, query), _EXAMINED)
-    return next((one.doc for one in ahead if one.doc["status"] not in FREE), None)
 
 
 def take(visit: InProject) -> Response:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 
 from starlette.responses import Response
 
-from functions.admin import exports, forms, lists, timeline
+from functions.admin import exports, forms, lists, timeline, today
 from functions.admin.visits import PROJECT, InProject, Page, Refused, SentBefore, View
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
-from shared.calls.sessions import Channel
-from shared.core.errors import ApiError
+from shared.calls.sessions import SESSIONS, Channel, Session
+from shared.core import clock
+from shared.core.errors import ApiError, Code
 from shared.customers import commands as customers
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
@@ -31,10 +33,12 @@ NOTICES = {
     "opted_out": "Nobody is called at this phone any more. Calls that waited have ended.",
     "opted_in": "The customer may be called again.",
     "appointment": "The appointment was created.",
+    "called": "This form was sent before, and placed one call.",
     "sent": "This form was sent before, and created one customer, the first one here.",
 }
 _TEXTS = ("phone", "name", "email", "external_id")
 _FILTERS = ("phone", "email", "external_id")
+_PAST = "This time is in the past. Without a time, the call is placed at once."
 _CALL_FORM = ("appointment_id", "channel", "not_before", "instructions")
 
 
@@ -63,7 +67,8 @@ def show(visit: InProject) -> Response:
         customer=record.doc,
         named={record.doc["id"]: record.doc},
         has_opted_out=phone is not None and opt_outs.has_opted_out(visit.scope, phone),
-        active_session=record.row.get("active_session"),
+        active=_active_call(visit, record),
+        next_appointment=today.next_of(visit, record.doc["id"]),
         notice=NOTICES.get(visit.query.get("notice", "")),
         entries=entries,
         before=before,
@@ -182,21 +187,29 @@ def ask_to_call(visit: InProject) -> Response:
 
 
 def call(visit: InProject) -> Response:
-    """Place one call to a customer, and go to it."""
+    """Place one call to a customer, now or at a chosen time, and go to it."""
     try:
         sent = forms.texts(visit, _CALL_FORM)
         if sent["not_before"] is not None:
             sent["not_before"] = forms.instant(visit, "not_before", visit.zone)
         options = fields.validate(CallCreate, sent)
+        # The field has no seconds.
+        if options.not_before and clock.parse(options.not_before) < clock.now() - clock.MINUTE:
+            raise ApiError(Code.PARAMETER_INVALID, _PAST, param="not_before")
         session = visit.commit(
             lambda: calls.call_customer(visit.scope, visit.params["id"], options),
             lambda one: visit.entry(
                 "customer.called", visit.params["id"], after={"session": one["id"], "channel": one["channel"]}
             ),
+            lambda _: visit.once(),
         )
+    except SentBefore:
+        return _back(visit, "called")
     except ApiError as error:
         if error.status == 404:
             raise
+        if error.code == Code.CALL_IN_PROGRESS and visit.was_sent():
+            return _back(visit, "called")
         return _call_form(visit, visit.form, error)
     return visit.redirect(visit.path("sessions", f"{session['id']}?notice=called"))
 
@@ -207,6 +220,12 @@ def _find(visit: InProject) -> CustomerRecord:
 
 def _back(visit: InProject, notice: str, id: str | None = None) -> Response:
     return visit.redirect(visit.path(SECTION, f"{id or visit.params['id']}?notice={notice}"))
+
+
+def _active_call(visit: InProject, record: CustomerRecord) -> Session | None:
+    """The customer's call that waits or is under way."""
+    id = record.row.get("active_session")
+    return None if id is None else SESSIONS.find(visit.scope, id).doc
 
 
 def _shown(customer: Customer) -> dict[str, str]:
@@ -220,7 +239,8 @@ def _form(visit: InProject, customer: Customer | None, error: ApiError | None = 
 
 
 def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | None = None) -> Response:
-    customer = _find(visit).doc
+    record = _find(visit)
+    customer = record.doc
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
     found = [*map(lists.document, pages.read(visit.scope, APPOINTMENTS, query).rows)]
     return visit.render(
@@ -230,7 +250,8 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
         customer=customer,
         appointments=[one for one in found if one["status"] != AppointmentStatus.CANCELLED],
         channels=[*Channel],
-        form={name: values.get(name, "") for name in _CALL_FORM},
+        active=_active_call(visit, record),
+        form={name: values.get(name, "") for name in _CALL_FORM} | {"once": secrets.token_urlsafe(16)},
         error=error,
     )
 

@@ -38,7 +38,7 @@ _SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (
 _REQUEST = "No request with this id is stored: only those of the last day are, on stages with the setting request_log."
 SHOWN = 20
 """The customers, and the appointments, that are listed."""
-_LONGEST = 255
+LONGEST = 255
 _LIKE_A_PHONE = re.compile(r"[+(]?[0-9][0-9 ()/.-]{4,}")
 
 
@@ -56,7 +56,7 @@ def find(visit: InProject) -> Response:
 
     htmx asks for what has been typed so far. It only gets the list.
     """
-    text = visit.query.get("q", "").strip()[:_LONGEST]
+    text = visit.query.get("q", "").strip()[:LONGEST]
     path = _path(visit, text) if text and not visit.is_fragment else None
     if path is not None:
         return visit.redirect(path)
@@ -90,14 +90,16 @@ def _found(visit: InProject, text: str) -> Found:
 def customers(visit: InProject, text: str, most: int) -> tuple[list[Customer], bool]:
     """The first customers whom a text finds, the best first, and whether there may be more.
 
-    It is an e-mail address, an external id, the end of a phone number, or the beginnings of words of the name.
+    It is an id, an e-mail address, an external id, the end of a phone number, or the beginnings of words of the name.
     """
+    if ids.is_id(CUSTOMERS.prefix, text):
+        return [cast("Customer", one) for one in names.of(visit, [text]).values()], False
     found = {one["id"]: one for one in _exactly(visit, text, most)}
     by_words, has_more = search.by_words(visit.scope, CUSTOMERS, text)
-    ids = [*dict.fromkeys((*search.by_digits(visit.scope, CUSTOMERS, text), *by_words))]
-    read = names.of(visit, ids[:most])
-    found |= {id: cast("Customer", read[id]) for id in ids[:most] if id in read and id not in found}
-    return [*found.values()][:most], has_more or len(found) > most or len(ids) > most
+    known = [*dict.fromkeys((*search.by_digits(visit.scope, CUSTOMERS, text), *by_words))]
+    read = names.of(visit, known[:most])
+    found |= {id: cast("Customer", read[id]) for id in known[:most] if id in read and id not in found}
+    return [*found.values()][:most], has_more or len(found) > most or len(known) > most
 
 
 def _advice(text: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import names, times
+from functions.admin import find, names, times, words
 from functions.admin.visits import InProject
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -25,7 +25,11 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 def wanted(visit: InProject, *names: str) -> dict[str, str]:
     """The filters of the page's form, empty if they are not set."""
-    return {name: visit.query.get(name, "").strip() for name in names}
+    found = {name: visit.query.get(name, "").strip() for name in names}
+    if "customer_id" in found and not visit.query.get("customer", " "):
+        # The form keeps the id of the customer beside the name, which was removed.
+        found["customer_id"] = ""
+    return found
 
 
 def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[str]]:
@@ -104,13 +108,20 @@ def show(
     """The list of a section, which is also the name of its template and of the rows in it.
 
     The template gets the names of the customers of the rows. `subject` returns the object of a row that may have one.
-    If the API refuses a filter, the response has status 400, the error and no rows.
+    If the API refuses a filter, the response has status 400, the error and no rows. A list with the filter
+    `customer_id` takes what the find box takes for a customer, and lists the customers if it finds several.
     """
     error, rows, cursor = None, list[Any](), None
+    typed = _typed_customer(visit, filters)
+    people, more_people = find.customers(visit, typed, find.SHOWN) if typed else ([], False)
+    if len(people) == 1 and not more_people:
+        query = words.query({**filters, "customer_id": people[0]["id"]})
+        return visit.redirect(f"{visit.path(section)}?{query}")
     try:
-        rows, cursor = page()
+        rows, cursor = page() if not typed else ([], None)
     except ApiError as refused:
         error = refused
+    chosen = [filters.get("customer_id"), filters.get("appointment_id")]
     return visit.render(
         f"{section}.html",
         400 if error else 200,
@@ -118,7 +129,19 @@ def show(
         cursor=cursor,
         wanted=filters,
         error=error,
-        named=names.of(visit, (subject(row).get("customer_id") for row in rows)),
+        typed=typed,
+        people=people,
+        more_people=more_people,
+        named=names.of(visit, [*chosen, *(subject(row).get("customer_id") for row in rows)]),
         **{section: rows},
         **values,
     )
+
+
+def _typed_customer(visit: InProject, filters: Mapping[str, str]) -> str:
+    """What somebody has typed to choose another customer than that of the filters; empty if nothing."""
+    typed = visit.query.get("customer", "").strip()[: find.LONGEST]
+    if not typed or "customer_id" not in filters:
+        return ""
+    id = filters["customer_id"]
+    return "" if typed == words.customer(names.of(visit, [id]), id) else typed

@@ -23,9 +23,10 @@ LOOK_AGAIN = 2
 """Seconds after which the page looks again while a call is under way."""
 FAR = 60 * clock.SECOND
 """The page looks less often while the call waits for longer than this."""
-_FILTERS = ("call_status", "outcome", "channel", "customer_id")
+_FILTERS = ("call_status", "outcome", "channel", "customer_id", "appointment_id")
 NOTICES = {
     "called": "The call was placed. This page shows its progress.",
+    "planned": "The call waits for its time. Until then, it can be canceled here.",
     "canceled": "The call was canceled. Nobody is called.",
 }
 
@@ -54,8 +55,9 @@ def export(visit: InProject) -> Response:
 def show(visit: InProject) -> Response:
     """Show a call."""
     record = _find(visit)
-    notice = NOTICES.get(visit.query.get("notice", ""))
-    response = visit.render("session.html", section=SECTION, notice=notice, **_parts(visit, record))
+    parts, name = _parts(visit, record), visit.query.get("notice", "")
+    notice = NOTICES.get("planned" if name == "called" and parts["waits_long"] else name)
+    response = visit.render("session.html", section=SECTION, notice=notice, **parts)
     if record.doc["recording_status"] == FileStatus.AVAILABLE:
         # The player follows our redirect to the bucket.
         origin = "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(_link(record)))
@@ -121,12 +123,15 @@ def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
     working = FileStatus.PROCESSING in (session["transcript_status"], session["recording_status"])
     under_way = session["call_status"] in (SessionCallStatus.QUEUED, SessionCallStatus.DIALING)
     dial_at = session["dial_at"]
-    waits_long = sessions.awaits_consent(session) or (dial_at and clock.parse(dial_at) > clock.now() + FAR)
-    look_again = 60 if waits_long else LOOK_AGAIN if under_way or working else None
+    waits_long = dial_at is not None and clock.parse(dial_at) > clock.now() + FAR
+    look_again = 60 if waits_long or sessions.awaits_consent(session) else LOOK_AGAIN if under_way or working else None
     lines = transcripts.lines(row) if row else []
     is_queued = session["call_status"] == SessionCallStatus.QUEUED
     named = names.of(visit, (session["customer_id"], session["appointment_id"]))
-    return {"session": session, "named": named, "lines": lines, "look_again": look_again, "is_queued": is_queued}
+    parts = {"session": session, "named": named, "lines": lines, "look_again": look_again}
+    later = session["call_later_at"]
+    again_at = later if later and clock.parse(later) > clock.now() else None
+    return parts | {"is_queued": is_queued, "waits_long": waits_long, "again_at": again_at}
 
 
 PAGES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -17,7 +18,7 @@ from shared.admin.members import VIEWER
 from shared.agent_settings import hours
 from shared.agent_settings.hours import Span
 from shared.agent_settings.policy import DURATION_MS
-from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
+from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, AppointmentStatus, call_count
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources import pages, queries
@@ -26,6 +27,8 @@ SECTION = "today"
 DAYS = {"day": 1, "week": 7}
 MOST = {"day": 100, "week": 300}
 """The appointments of a view: a day with more shows the latest ones, and leads to the list."""
+_EXAMINED = 20
+"""The next appointments of a customer among which one that takes place is looked for."""
 SHORTEST_GAP_MS = 15 * clock.MINUTE
 FREE = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
 """The statuses of appointments that take no time."""
@@ -59,7 +62,8 @@ def show(visit: InProject) -> Response:
     first = chosen - timedelta(days=chosen.weekday()) if view == "week" else chosen
     days = [day for number in range(DAYS[view]) if (day := _after(first, number))]
     start, end = times.start(days[0], visit.zone), times.end(days[-1], visit.zone)
-    found, has_more = between(visit, start, end, MOST[view])
+    records, has_more = between(visit, start, end, MOST[view])
+    found = [one.doc for one in records]
     agendas = [(day, agenda(visit, day, found)) for day in days]
     return visit.render(
         "today.html",
@@ -74,6 +78,7 @@ def show(visit: InProject) -> Response:
         has_more=has_more,
         most=MOST[view],
         by_id={one["id"]: one for one in found},
+        calls={one.doc["id"]: call_count(one) for one in records},
         named=names.of(visit, (one[name] for one in found for name in ("customer_id", "session_id"))),
         error=error,
     )
@@ -129,12 +134,22 @@ def _open(visit: InProject, start: clock.Instant, end: clock.Instant, busy: Sequ
 
 def between(
     visit: InProject, start: clock.Instant, end: clock.Instant, most: int
-) -> tuple[list[Mapping[str, Any]], bool]:
+) -> tuple[list[AppointmentRecord], bool]:
     """The appointments from `start` to before `end`, the earliest first. If there are more, the last ones, and True."""
     parameters = {"appointment_at[gte]": [clock.iso(start)], "appointment_at[lte]": [clock.iso(end - 1)]}
     query = dataclasses.replace(queries.parse(APPOINTMENTS, parameters), limit=most)
     page = pages.read(visit.scope, APPOINTMENTS, query)
-    return [lists.document(row) for row in reversed(page.rows)], page.next_cursor is not None
+    return [APPOINTMENTS.record(row) for row in reversed(page.rows)], page.next_cursor is not None
+
+
+def next_of(visit: InProject, customer_id: str | None) -> Appointment | None:
+    """The next appointment of a customer that takes place."""
+    if customer_id is None:
+        return None
+    parameters = {"customer_id": customer_id, "appointment_at[gte]": clock.iso(clock.now()), "limit": "5"}
+    query = queries.parse(APPOINTMENTS, {name: [value] for name, value in parameters.items()})
+    ahead = itertools.islice(pages.earliest_first(visit.scope, APPOINTMENTS, query), _EXAMINED)
+    return next((one.doc for one in ahead if one.doc["status"] not in FREE), None)
 
 
 def _after(day: date, days: int) -> date | None:

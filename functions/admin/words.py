@@ -277,6 +277,12 @@ def customer_event(event: Mapping[str, Any]) -> str:
     return f"Customer {name}" + (f": {', '.join(changes)}" if name == "updated" else "")
 
 
+def customer(named: Mapping[str, Mapping[str, Any]], id: str) -> str:
+    """What a customer is called: the name, else the phone, else the id."""
+    one = named.get(id, {})
+    return one.get("name") or one.get("phone") or id
+
+
 def of_instant(instant: clock.Instant) -> str:
     """An instant as the API's text of a time."""
     return clock.iso(instant)

@@ -113,6 +113,8 @@ class AppointmentRow(ResourceRow):
     """The latest of the times that it had before, which its id continues a list from (`Collection.latest_time`)."""
     latest_until: NotRequired[clock.Instant]
     """Until when `latest_at` counts: an hour after the appointment was last moved."""
+    calls: NotRequired[int]
+    """How many calls about it were placed (`call_count`)."""
 
 
 APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
@@ -131,6 +133,11 @@ APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
     keeps_deleted=True,
 )
 AppointmentRecord = Record[Appointment, AppointmentRow]
+
+
+def call_count(record: AppointmentRecord) -> int:
+    """How many calls about an appointment were placed. Those of an earlier release, which did not count, are one."""
+    return record.row.get("calls", 1 if record.doc["session_id"] else 0)
 
 
 Duration = Annotated[int, Field(ge=1, le=MOST_MINUTES)]

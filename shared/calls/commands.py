@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import commands as agent_settings
-from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus, call_count
 from shared.calls import dialing, endings, limits, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
@@ -104,7 +104,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     writes: list[table.Write] = [_set_active_session(scope, customer, session)]
     if appointment is not None:
         about = apply_changes(appointment.doc, {"session_id": session["id"]})
-        writes.append(APPOINTMENTS.replace(scope, appointment, about))
+        writes.append(APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1}))
     begun = None
     # If the number may not be called, the customer is not asked either.
     if channel == Channel.WHATSAPP and allowed:

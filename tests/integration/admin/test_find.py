@@ -147,7 +147,8 @@ def test_what_is_typed_gets_a_list_without_a_page(stage: Stage, desk: Desk) -> N
     assert "<html" not in typed.text
     assert "<b>" not in typed.text
     assert "1 found" in typed.text
-    assert "Press Enter" in desk.find(id, **{"HX-Request": "true"}).text
+    assert "1 found" in desk.find(id, **{"HX-Request": "true"}).text
+    assert "Press Enter" in desk.find("sess_1", **{"HX-Request": "true"}).text
     assert desk.find("", **{"HX-Request": "true"}).page.text == ""
 
 

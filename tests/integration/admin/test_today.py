@@ -6,6 +6,8 @@ import pytest
 
 from shared.admin import members
 from shared.core import clock
+from shared.store.keys import Scope
+from tests.support import calling
 from tests.support.browsing import Browser, Whole, database_calls, signed_in
 from tests.support.clocks import Clock
 from tests.support.resources import created
@@ -62,6 +64,24 @@ def test_a_day_says_what_came_of_the_latest_call(stage: Stage, whole: Whole, mem
     created(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
     text = member.get(f"{whole.story.path}?date=2030-05-06").page.text
     assert "Call to +15005550006 Queued" in text
+
+
+def test_a_day_leads_to_all_calls_about_an_appointment(
+    stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
+) -> None:
+    ids, path = whole.ids, f"{whole.story.path}?date=2030-05-06"
+    calls = []
+    for number in (1, 2):
+        placed = created(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
+        calls.append(placed["session_id"])
+        calling.dial(stage, stopped_clock, Scope(whole.story.project.id, False), calls[-1])
+        assert ("All 2 calls" in member.get(path).page.text) == (number == 2)
+    link = f"{whole.story.path}/sessions?appointment_id={ids['appointments']}"
+    for page in (path, f"{whole.story.path}/appointments/{ids['appointments']}"):
+        assert f'href="/dev{link}"' in member.get(page).text
+    shown = member.get(link)
+    assert "About Check-up" in shown.page.text
+    assert [id in shown.text for id in (*calls, ids["sessions"])] == [True, True, False]
 
 
 def test_a_week_begins_on_monday_and_has_every_day(stage: Stage, whole: Whole, member: Browser) -> None:

@@ -1,0 +1,117 @@
+"""Calls that a desk places for a chosen time: where they are seen, until when they are canceled, and how often made."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.admin import members
+from shared.core import clock
+from shared.store.keys import Scope
+from tests.support import calling
+from tests.support.browsing import Shown, Whole, signed_in
+from tests.support.clocks import Clock
+from tests.support.resources import listed
+from tests.support.stage import Stage
+
+MORNING = "2029-03-05T07:00:00Z"
+"""A Monday, 08:00 in Berlin."""
+LATER = "2029-03-05T09:30"
+"""The time of the call in Berlin."""
+SHOWN = "Mon 5 Mar 2029, 09:30"
+
+
+class Desk:
+    """A member who calls Ada about her appointment."""
+
+    def __init__(self, stage: Stage, whole: Whole) -> None:
+        self._stage, self._path = stage, whole.story.path
+        self.browser = signed_in(stage, "later@example.com", {whole.story.project.id: members.MEMBER})
+        self.scope = Scope(whole.story.project.id, False)
+        self.customer = f"{self._path}/customers/{whole.ids['customers']}"
+        self.appointment = f"{self._path}/appointments/{whole.ids['appointments']}"
+        self.form = f"{self.customer}/call"
+
+    def filled(self, at: str) -> dict[str, str]:
+        """The form of a call about the appointment, with a time."""
+        opened = self.browser.get(f"{self.form}?appointment_id={self.appointment.rpartition('/')[2]}")
+        return opened.form(self.form) | {"not_before": at}
+
+    def place(self, at: str = LATER) -> Shown:
+        return self.browser.post(self.form, self.filled(at))
+
+    def calls(self) -> list[str]:
+        """The ids of Ada's calls."""
+        id = self.customer.rpartition("/")[2]
+        return [one["id"] for one in listed(self._stage, "/v1/sessions") if one["customer_id"] == id]
+
+    def text(self, page: str) -> str:
+        return self.browser.get(page).page.text
+
+
+@pytest.fixture
+def desk(stage: Stage, whole: Whole, stopped_clock: Clock) -> Desk:
+    stopped_clock.now = clock.parse(MORNING) / clock.SECOND
+    assert stage.call("PATCH", "/v1/agent_settings", {"timezone": "Europe/Berlin"}).status == 200
+    return Desk(stage, whole)
+
+
+def test_a_call_for_later_is_seen_and_canceled_where_the_desk_is(
+    stage: Stage, desk: Desk, stopped_clock: Clock
+) -> None:
+    placed = desk.place().location
+    assert "The call waits for its time. Until then, it can be canceled here." in desk.text(placed)
+    assert f"Will be dialed {SHOWN}" in desk.text(placed)
+    assert f"A call to this customer waits for {SHOWN} ." in desk.text(desk.customer)
+    assert f"Latest call Call to +15005550006 Queued for {SHOWN}" in desk.text(desk.appointment)
+    assert f"A call to this customer waits for {SHOWN} ." in desk.text(desk.form)
+    assert "Place the call" not in desk.text(desk.form), "one call at a time"
+    [id] = desk.calls()
+    cancel = placed.partition("?")[0] + "/cancel"
+    assert desk.browser.submit(desk.customer, cancel).status == 303
+    assert "waits for" not in desk.text(desk.customer)
+    assert "Place the call" in desk.text(desk.form)
+    stopped_clock.now = clock.parse("2029-03-06T00:00:00Z") / clock.SECOND
+    calling.dial(stage, stopped_clock, desk.scope, id)
+    session = calling.session_of(stage, id)
+    assert (session["ended_reason"], session["dialed_at"]) == ("canceled", None)
+
+
+def test_a_form_makes_one_call_however_often_it_is_sent(stage: Stage, desk: Desk, stopped_clock: Clock) -> None:
+    form = desk.filled(LATER)
+    assert "?notice=called" in desk.browser.post(desk.form, form).location
+    again = f"{desk.customer}?notice=called"
+    assert desk.browser.post(desk.form, form).location == again, "a double click"
+    assert "placed one call" in desk.text(again)
+    [id] = desk.calls()
+    calling.work(stage, "dial", calling.wake_up(stage, desk.scope, id))
+    assert calling.session_of(stage, id)["call_status"] == "queued", "its time has not come"
+    calling.dial(stage, stopped_clock, desk.scope, id)
+    session = calling.session_of(stage, id)
+    assert session["call_status"] == "completed"
+    assert session["dialed_at"] >= "2029-03-05T08:30:00"
+    assert desk.browser.post(desk.form, form).location == again, "by the button of the browser that goes back"
+    assert desk.calls() == [id]
+
+
+def test_a_time_that_is_past_calls_nobody(stage: Stage, desk: Desk) -> None:
+    refused = desk.place("2029-03-05T07:58")
+    assert refused.status == 400
+    assert "This time is in the past. Without a time, the call is placed at once." in refused.page.text
+    assert refused.form(desk.form)["not_before"] == "2029-03-05T07:58"
+    assert desk.calls() == []
+    assert desk.place("2029-03-05T08:00").status == 303, "the present minute is now"
+
+
+def test_a_call_for_later_obeys_what_holds_at_its_time(stage: Stage, desk: Desk, stopped_clock: Clock) -> None:
+    placed = desk.place().location
+    hours = [{"days": ["monday"], "from": "10:30", "to": "17:00"}]
+    assert stage.call("PATCH", "/v1/agent_settings", {"calling_hours": hours}).status == 200
+    [id] = desk.calls()
+    assert calling.until_due(stopped_clock, desk.scope, id)
+    calling.work(stage, "dial", calling.wake_up(stage, desk.scope, id))
+    assert "Will be dialed Mon 5 Mar 2029, 10:30" in desk.text(placed)
+    assert desk.browser.submit(desk.customer, f"{desk.customer}/opt_out").status == 303
+    calling.dial(stage, stopped_clock, desk.scope, id)
+    assert calling.session_of(stage, id)["dialed_at"] is None
+    assert "The customer is not to be called" in desk.text(placed)
+    assert desk.place("").status == 409
