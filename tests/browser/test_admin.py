@@ -140,7 +140,7 @@ def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     owner.get_by_label("Time zone").fill("Europe/Berlin")
     owner.get_by_label("Title").fill("Check-up")
     owner.get_by_role("button", name="Create appointment").click()
-    owner.get_by_role("link", name="Check-up").click()
+    owner.get_by_role("link", name="Check-up").first.click()
     owner.get_by_role("link", name="Call about it").click()
     owner.get_by_role("button", name="Place the call").click()
     # The page looks again by itself, until it has the transcript and the recording.
