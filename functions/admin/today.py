@@ -78,6 +78,7 @@ def show(visit: InProject) -> Response:
         has_more=has_more,
         most=MOST[view],
         by_id={one["id"]: one for one in found},
+        next_id=next((one["id"] for one in found if _is_ahead(one)), None) if chosen == today else None,
         calls={one.doc["id"]: call_count(one) for one in records},
         named=names.of(visit, (one[name] for one in found for name in ("customer_id", "session_id"))),
         error=error,
@@ -150,6 +151,10 @@ def next_of(visit: InProject, customer_id: str | None) -> Appointment | None:
     query = queries.parse(APPOINTMENTS, {name: [value] for name, value in parameters.items()})
     ahead = itertools.islice(pages.earliest_first(visit.scope, APPOINTMENTS, query), _EXAMINED)
     return next((one.doc for one in ahead if one.doc["status"] not in FREE), None)
+
+
+def _is_ahead(appointment: Appointment) -> bool:
+    return appointment["status"] not in FREE and clock.parse(appointment["appointment_at"]) >= clock.now()
 
 
 def _after(day: date, days: int) -> date | None:

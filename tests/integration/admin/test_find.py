@@ -152,6 +152,13 @@ def test_what_is_typed_gets_a_list_without_a_page(stage: Stage, desk: Desk) -> N
     assert desk.find("", **{"HX-Request": "true"}).page.text == ""
 
 
+def test_the_list_of_customers_finds_what_the_find_box_finds(stage: Stage, desk: Desk) -> None:
+    id = person(stage, "Wangari Maathai")
+    form = desk.browser.get(f"{desk.path}/customers").page
+    assert [action for action, fields in form.forms if "q" in fields] == [f"/dev{desk.path}/find"] * 2
+    assert desk.find("maa wan").location == f"{desk.path}/customers/{id}"
+
+
 def test_a_new_appointment_finds_its_customer_by_name(stage: Stage, desk: Desk) -> None:
     one = person(stage, "Ines Alvarez")
     person(stage, "Ines Zapata")

@@ -49,6 +49,23 @@ def test_a_day_has_its_appointments_in_order_with_overlaps_and_free_time(
     assert "Tomorrow" in member.get(f"{whole.story.path}?date=2031-05-06").page.text
 
 
+def test_today_marks_who_comes_next(stage: Stage, whole: Whole, stopped_clock: Clock) -> None:
+    stopped_clock.now = clock.parse("2031-05-05T10:00:00Z") / clock.SECOND
+    member = signed_in(stage, "next@example.com", {whole.story.project.id: members.MEMBER})
+    planned(stage, "Early", "2031-05-05T09:59:00Z")
+    gone = planned(stage, "Gone", "2031-05-05T10:30:00Z")
+    assert stage.call("PATCH", f"/v1/appointments/{gone}", {"status": "cancelled"}).status == 200
+    planned(stage, "Soon", "2031-05-05T11:00:00Z")
+    planned(stage, "Later", "2031-05-05T12:00:00Z")
+    planned(stage, "Tomorrow", "2031-05-06T09:00:00Z")
+    for view in ("", "?view=week"):
+        text = member.get(f"{whole.story.path}{view}").page.text
+        assert text.count(" Next ") == text.count(" Next day ") + text.count(" Next week ") + 1
+        assert text.index("Gone") < text.index(" Next Soon")
+    text = member.get(f"{whole.story.path}?date=2031-05-06").page.text
+    assert " Next Tomorrow" not in text, "only today has it"
+
+
 def test_today_is_the_day_of_the_projects_zone(
     stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
 ) -> None:
