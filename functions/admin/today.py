@@ -91,7 +91,12 @@ def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]
     mine = [one for one in appointments if start <= clock.parse(one["appointment_at"]) < end]
     busy = {one["id"]: span(one) for one in mine if one["status"] not in FREE}
     entries = [_entry(span(one), one, overlapping(one["id"], busy)) for one in mine]
-    opened = _open(visit, start, end, [*busy.values()])
+    now = -(-clock.now() // clock.MINUTE) * clock.MINUTE
+    # Of today, only the time ahead is free.
+    opened = [
+        (max(first, now) if start <= now < end else first, last)
+        for first, last in _open(visit, start, end, [*busy.values()])
+    ]
     entries += [_entry(gap) for gap in gaps(opened, [*busy.values()])]
     return sorted(entries, key=lambda entry: entry.start)
 

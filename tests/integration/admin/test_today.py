@@ -49,6 +49,18 @@ def test_a_day_has_its_appointments_in_order_with_overlaps_and_free_time(
     assert "Tomorrow" in member.get(f"{whole.story.path}?date=2031-05-06").page.text
 
 
+def test_of_today_only_the_time_ahead_is_free(stage: Stage, whole: Whole, stopped_clock: Clock) -> None:
+    settings(stage, opening_hours=[{"days": ["monday", "tuesday"], "from": "08:00", "to": "12:00"}])
+    stopped_clock.now = clock.parse("2031-05-05T10:00:30Z") / clock.SECOND
+    member = signed_in(stage, "free@example.com", {whole.story.project.id: members.MEMBER})
+    planned(stage, "Grace", "2031-05-05T11:00:00Z")
+    day = member.get(whole.story.path).page.text
+    assert "08:00" not in day
+    assert "10:01 - 11:00 59 min free" in day
+    assert "11:30 - 12:00 30 min free" in day
+    assert "08:00 - 12:00 4 h free" in member.get(f"{whole.story.path}?date=2031-05-06").page.text
+
+
 def test_today_marks_who_comes_next(stage: Stage, whole: Whole, stopped_clock: Clock) -> None:
     stopped_clock.now = clock.parse("2031-05-05T10:00:00Z") / clock.SECOND
     member = signed_in(stage, "next@example.com", {whole.story.project.id: members.MEMBER})
