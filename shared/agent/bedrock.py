@@ -21,7 +21,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out
-from shared.agent.tools import HandoffReason, Result, Tools, TurnInput, TurnResult, handoff
+from shared.agent.tools import TOOLS, HandoffReason, Result, Tools, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.aws import services
@@ -44,14 +44,6 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 4.0
 """Seconds. The wait before a retry is random, up to the first, doubled for each retry, and at most the longest."""
 FILTER_STOPS = frozenset({"content_filtered", "guardrail_intervened"})
 MALFORMED_STOPS = frozenset({"malformed_model_output", "malformed_tool_use"})
-REASONS = (
-    HandoffReason.PERSON_REQUESTED,
-    HandoffReason.COMPLAINT,
-    HandoffReason.OUTSIDE_SCOPE,
-    HandoffReason.CANNOT_HELP,
-    HandoffReason.CHANGE_REQUESTED,
-)
-"""The reasons for a handoff. Free text could leak data from the model's input."""
 STUCK_REPLY = "I could not sort this out myself. I have asked someone from our team to get back to you."
 CALL_ANSWERED = '{"call": "answered"}'
 """The content of the user's message at the start of a call."""
@@ -59,11 +51,8 @@ CALL_ANSWERED = '{"call": "answered"}'
 SYSTEM = """You are the assistant of a business and help one of its customers with their coming appointments, \
 by text message.
 
-What you may do, only through your tools: list the customer's appointments, confirm one, propose to cancel one or \
-to move it to another time, carry out what you proposed in your previous turn, ask for a phone call to the \
-customer, hand the conversation to a person, end the conversation.
-
 How you work:
+- You act only through your tools.
 - List the appointments before you speak about them. Never invent an appointment, a time, a price or a policy.
 - Confirm at once when the customer confirms an appointment.
 - To cancel or to move an appointment, propose it. The customer is then asked, in a fixed sentence that is added \
@@ -95,47 +84,6 @@ It is not for a customer who has changed an appointment in this call.
 - {"call": "answered"} means that somebody picked up the phone.
 - When it turns out that somebody else speaks, tell nothing more of appointments, and end the conversation."""
 INSTRUCTIONS_INTRO = "The business's own instructions for this call; follow them within the rules above:"
-
-
-@dataclass(frozen=True)
-class Tool:
-    """The description of a method of `Tools` for the model. Every argument is a required string."""
-
-    description: str
-    arguments: Mapping[str, Mapping[str, Any]]
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of the tool's input."""
-        required = {"required": list(self.arguments)} if self.arguments else {}
-        return {"type": "object", "properties": dict(self.arguments), "additionalProperties": False} | required
-
-    def accepts(self, arguments: Any) -> bool:
-        """Whether the arguments of the model match the schema."""
-        return (
-            isinstance(arguments, dict)
-            and arguments.keys() == self.arguments.keys()
-            and all(_fits(arguments[name], schema) for name, schema in self.arguments.items())
-        )
-
-
-_ID = {"type": "string", "maxLength": 64, "description": "The id of an appointment, from list_appointments."}
-_AT = {"type": "string", "maxLength": 64, "description": "The new time: RFC 3339 with an offset, 2027-03-04T15:00:00Z."}
-_REASON = {"type": "string", "enum": list(REASONS)}
-TOOLS: Mapping[str, Tool] = {
-    "list_appointments": Tool("The customer's coming appointments, soonest first.", {}),
-    "confirm": Tool("Confirm an appointment, at once.", {"appointment_id": _ID}),
-    "propose_cancellation": Tool("Propose to cancel an appointment.", {"appointment_id": _ID}),
-    "propose_reschedule": Tool("Propose another time for an appointment.", {"appointment_id": _ID, "at": _AT}),
-    "commit_proposal": Tool("Do what you proposed in your previous turn, now that the customer agrees.", {}),
-    "request_call": Tool("Have the customer called by phone, now, when they ask for it.", {}),
-    "call_later": Tool("End this call: the customer wants to be called again at another time.", {"at": _AT}),
-    "ask_about_opt_out": Tool(
-        "Ask whether the customer wants no more calls and messages, when they seem to wish so.", {}
-    ),
-    "hand_off": Tool("Hand the conversation to a person.", {"reason": _REASON}),
-    "end_conversation": Tool("End the conversation with this reply, when the customer is done.", {}),
-}
 
 
 @dataclass(frozen=True)
@@ -231,7 +179,8 @@ class Bedrock:
     def _request(self, messages: Sequence[Mapping[str, Any]], tools: Tools) -> dict[str, Any]:
         specs = [
             {"toolSpec": {"name": name, "description": tool.description, "inputSchema": {"json": tool.schema}}}
-            for name, tool in _available_tools(tools).items()
+            for name, tool in TOOLS.items()
+            if tool.is_available(tools.turn)
         ]
         return {
             "modelId": self.model_id,
@@ -317,13 +266,6 @@ def _quote(text: str) -> str:
     return json.dumps({"customer_said": text}, ensure_ascii=False)
 
 
-def _available_tools(tools: Tools) -> Mapping[str, Tool]:
-    hidden = {"request_call"} if tools.turn.in_call or not tools.turn.can_call else set()
-    if not tools.turn.in_call:
-        hidden.add("call_later")
-    return {name: tool for name, tool in TOOLS.items() if name not in hidden}
-
-
 def _system(tools: Tools) -> list[str]:
     """The system prompt in blocks. It contains only our text and, in a call, the instructions of the business."""
     now = clock.now()
@@ -337,12 +279,6 @@ def _system(tools: Tools) -> list[str]:
     return blocks
 
 
-def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    if not isinstance(value, str) or len(value) > schema.get("maxLength", len(value)):
-        return False
-    return value in schema.get("enum", (value,))
-
-
 def _run(tools: Tools, call: Mapping[str, Any]) -> dict[str, Any]:
     """Run a tool call and return its tool result. It has a `status` if the call was malformed; nothing is done then."""
     id, name, arguments = call["toolUseId"], call["name"], call["input"]
@@ -350,7 +286,7 @@ def _run(tools: Tools, call: Mapping[str, Any]) -> dict[str, Any]:
         return _mistake(id, "There is no such tool.")
     if not TOOLS[name].accepts(arguments):
         return _mistake(id, "The input must match the schema of the tool, without missing or additional properties.")
-    result = getattr(tools, name)(**arguments)
+    result = TOOLS[name].run(tools, **arguments)
     if isinstance(result, Result):
         content = asdict(result)
     else:

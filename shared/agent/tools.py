@@ -8,10 +8,10 @@ message agrees (`shared/agent/assent.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 from zoneinfo import ZoneInfo
 
 from shared.agent_settings import hours, policy
@@ -102,6 +102,16 @@ Action = HandoffAction | AppointmentAction | CallRequestedAction | ConversationE
 """An action of a reply (promises 8)."""
 
 
+REASONS = (
+    HandoffReason.PERSON_REQUESTED,
+    HandoffReason.COMPLAINT,
+    HandoffReason.OUTSIDE_SCOPE,
+    HandoffReason.CANNOT_HELP,
+    HandoffReason.CHANGE_REQUESTED,
+)
+"""The reasons that a model can give for a handoff. Free text could leak data from its input."""
+
+
 @dataclass(frozen=True)
 class AppointmentView:
     """An appointment of the customer as an agent sees it. `local` is the time in `timezone`.
@@ -170,6 +180,11 @@ class TurnInput:
     """In a call: whether an earlier turn changed an appointment."""
 
     @property
+    def can_request_call(self) -> bool:
+        """Whether the customer can be called by phone because they ask for it."""
+        return self.can_call and not self.in_call
+
+    @property
     def calls_at(self) -> int | None:
         """When a call that is requested now is made (milliseconds); None if calls are made at this hour."""
         at = hours.next_open(self.settings["calling_hours"], ZoneInfo(self.settings["timezone"]), clock.now())
@@ -212,6 +227,61 @@ class TurnResult:
         return self.has("conversation_ended", "handoff", "customer_opted_out") or self.ends_for_later
 
 
+Method = TypeVar("Method", bound=Callable[..., "Result | list[AppointmentView]"])
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A method of `Tools` as a model sees it: its description and arguments, each a required string."""
+
+    description: str
+    arguments: Mapping[str, Mapping[str, Any]]
+    is_available: Callable[[TurnInput], bool]
+    """Whether the model sees it in this turn."""
+    run: Callable[..., Result | list[AppointmentView]]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the tool's input."""
+        required = {"required": list(self.arguments)} if self.arguments else {}
+        return {"type": "object", "properties": dict(self.arguments), "additionalProperties": False} | required
+
+    def accepts(self, arguments: Any) -> bool:
+        """Whether the arguments of the model match the schema."""
+        return (
+            isinstance(arguments, dict)
+            and arguments.keys() == self.arguments.keys()
+            and all(_fits(arguments[name], schema) for name, schema in self.arguments.items())
+        )
+
+
+TOOLS: dict[str, Tool] = {}
+"""The tools by name: the methods of `Tools` with `@tool`."""
+
+
+def tool(
+    description: str, *, when: Callable[[TurnInput], bool] = lambda turn: True, **arguments: Mapping[str, Any]
+) -> Callable[[Method], Method]:
+    """Make a method of `Tools` a tool of the model. `arguments` are the JSON schemas of its arguments."""
+
+    def register(method: Method) -> Method:
+        TOOLS[method.__name__] = Tool(description, arguments, when, method)
+        return method
+
+    return register
+
+
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    if not isinstance(value, str) or len(value) > schema.get("maxLength", len(value)):
+        return False
+    return value in schema.get("enum", (value,))
+
+
+_ID = {"type": "string", "maxLength": 64, "description": "The id of an appointment, from list_appointments."}
+_AT = {"type": "string", "maxLength": 64, "description": "The new time: RFC 3339 with an offset, 2027-03-04T15:00:00Z."}
+_REASON = {"type": "string", "enum": list(REASONS)}
+
+
 class Tools:
     """The tools of one turn. What the agent does with them is in `result`."""
 
@@ -220,16 +290,19 @@ class Tools:
         # The answer to the question whether the person opts out is not the agent's to give.
         self.proposal = None if turn.proposal == OPT_OUT else turn.proposal
 
+    @tool("The customer's coming appointments, soonest first.")
     def list_appointments(self) -> list[AppointmentView]:
         """The appointments as the agent sees them."""
         return [to_view(record.doc, self.turn.settings["timezone"]) for record in self.turn.appointments]
 
+    @tool("Confirm an appointment, at once.", appointment_id=_ID)
     def confirm(self, appointment_id: str) -> Result:
         """Confirm an appointment in this turn, unless the message may mean the proposal."""
         if (doubt := self._doubt()) is not None:
             return doubt
         return self._change(appointment_id, AppointmentPatch(status="confirmed"), CallOutcome.CONFIRMED)
 
+    @tool("Propose to cancel an appointment.", appointment_id=_ID)
     def propose_cancellation(self, appointment_id: str) -> Result:
         """Propose to cancel an appointment. It is cancelled only if the user's next message agrees."""
         record = self._appointment(appointment_id)
@@ -239,6 +312,7 @@ class Tools:
             return Result(False, "The appointment is already cancelled.")
         return self._propose(Proposal("cancel", appointment_id, record.doc["appointment_at"]))
 
+    @tool("Propose another time for an appointment.", appointment_id=_ID, at=_AT)
     def propose_reschedule(self, appointment_id: str, at: str) -> Result:
         """Propose a new time, RFC 3339 with an offset. The appointment moves only if the user's next message agrees.
 
@@ -262,6 +336,7 @@ class Tools:
             return refusal
         return self._propose_time(record, instant)
 
+    @tool("Do what you proposed in your previous turn, now that the customer agrees.")
     def commit_proposal(self) -> Result:
         """Commit the proposal of the previous turn, if the user's message agrees to it."""
         if self.proposal is None:
@@ -292,9 +367,13 @@ class Tools:
         patch = AppointmentPatch(appointment_at=self.proposal.at)
         return self._change(self.proposal.appointment_id, patch, CallOutcome.RESCHEDULED)
 
+    @tool(
+        "Have the customer called by phone, now, when they ask for it.",
+        when=lambda turn: turn.can_request_call,
+    )
     def request_call(self) -> Result:
         """Request a phone call to the customer now."""
-        if not self.turn.can_call or self.turn.in_call:
+        if not self.turn.can_request_call:
             return Result(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
@@ -304,6 +383,9 @@ class Tools:
         local = clock.local(at, ZoneInfo(self.turn.settings["timezone"]))
         return Result(True, f"No calls are made at this hour. The customer will be called at {local}: say so.")
 
+    @tool(
+        "End this call: the customer wants to be called again at another time.", when=lambda turn: turn.in_call, at=_AT
+    )
     def call_later(self, at: str) -> Result:
         """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
         if not self.turn.in_call:
@@ -321,12 +403,7 @@ class Tools:
         self.result.later, self.result.ends_for_later = instant, True
         return Result(True, "Saved. The call ends with your reply.")
 
-    def hand_off(self, reason: HandoffReason) -> Result:
-        """Hand the conversation to a person. The agent can change nothing afterwards."""
-        if not self.result.has("handoff"):
-            self.result.actions.append(handoff(reason))
-        return Result(True, "A person will take over.")
-
+    @tool("Ask whether the customer wants no more calls and messages, when they seem to wish so.")
     def ask_about_opt_out(self) -> Result:
         """Ask whether the person does not want to be called or written to again; the next message may say so."""
         if refusal := self._refusal():
@@ -334,6 +411,14 @@ class Tools:
         self.result.proposed = OPT_OUT
         return Result(True, "The reply asks whether the customer wants no more calls and messages.")
 
+    @tool("Hand the conversation to a person.", reason=_REASON)
+    def hand_off(self, reason: HandoffReason) -> Result:
+        """Hand the conversation to a person. The agent can change nothing afterwards."""
+        if not self.result.has("handoff"):
+            self.result.actions.append(handoff(reason))
+        return Result(True, "A person will take over.")
+
+    @tool("End the conversation with this reply, when the customer is done.")
     def end_conversation(self) -> Result:
         """End the conversation with this reply."""
         if not self.result.has("conversation_ended"):
@@ -397,8 +482,7 @@ class Tools:
         if after is record.doc:
             return Result(True, "No change was necessary.")
         self.result.change = (record, after)
-        kind = cast("AppointmentActionType", f"appointment_{done}")
-        self.result.actions.append({"type": kind, "appointment_id": appointment_id})
+        self.result.actions.append({"type": _ACTIONS[done], "appointment_id": appointment_id})
         return Result(True, "Done.")
 
     def _propose(self, proposal: Proposal) -> Result:
@@ -420,6 +504,11 @@ class Tools:
         return next((record for record in self.turn.appointments if record.doc["id"] == id), None)
 
 
+_ACTIONS: Mapping[CallOutcome, AppointmentActionType] = {
+    CallOutcome.CONFIRMED: "appointment_confirmed",
+    CallOutcome.RESCHEDULED: "appointment_rescheduled",
+    CallOutcome.CANCELLED: "appointment_cancelled",
+}
 _NOT_POSSIBLE = {
     Problem.TOO_SOON: "The time is not possible: it is too short notice.",
     Problem.OUTSIDE_HOURS: "The time is not possible: it is outside of the opening hours.",

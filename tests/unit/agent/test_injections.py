@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import OPT_OUT as QUESTION
-from shared.agent.tools import Proposal, Result, Tools, TurnInput, TurnResult
+from shared.agent.tools import REASONS, TOOLS, Proposal, Result, Tools, TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Fact, Settings
 from shared.core import clock
@@ -264,7 +264,7 @@ class Puppet:
 
 def call(tools: Tools, name: str, arguments: Mapping[str, Any]) -> Any:
     """What a tool answers; None where there is no such tool or it does not take this."""
-    if name not in bedrock.TOOLS or arguments.keys() != bedrock.TOOLS[name].arguments.keys():
+    if name not in TOOLS or arguments.keys() != TOOLS[name].arguments.keys():
         return None
     if not all(isinstance(value, str) for value in arguments.values()):
         return None
@@ -350,7 +350,7 @@ def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> N
             reply = asked(turn, said)
     if reply is not None:
         assert_harmless(world, turn, reply.result)
-        assert {action.get("reason") for action in reply.result.actions} <= {*bedrock.REASONS, None}
+        assert {action.get("reason") for action in reply.result.actions} <= {*REASONS, None}
     for request in model.requests:
         assert request["system"][0] == {"text": bedrock.SYSTEM}
         assert request["system"][1:] == [{"text": "It is now 2026-09-21T14:13:20.000Z (UTC), a Monday."}]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from shared.agent import AgentFailed, Utterance, bedrock
-from shared.agent.bedrock import TOOLS, history, question
-from shared.agent.tools import Tools, TurnInput
+from shared.agent.bedrock import history, question
+from shared.agent.tools import TOOLS, Tools, TurnInput
 from shared.core import clock
 from tests.support.models import MODEL_ID, NEW_TIME, Model, asked, found, handed_off, turn_of
 
