@@ -14,7 +14,7 @@ from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
-from shared.calls.sessions import SESSIONS, Channel, Session
+from shared.calls.sessions import SESSIONS, Session
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.customers import commands as customers
@@ -24,6 +24,7 @@ from shared.erasure import access
 from shared.pages import SECURITY
 from shared.resources import fields, pages, queries
 from shared.store.commit import Change
+from shared.telephony import Channel
 
 SECTION = "customers"
 NOTICES = {

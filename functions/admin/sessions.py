@@ -12,11 +12,11 @@ from functions.admin.visits import PROJECT, InProject, Page, View, not_found
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.calls import commands as calls
 from shared.calls import recordings, sessions, transcripts
-from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionRecord
+from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.pages import SECURITY
-from shared.telephony import CallOutcome, SessionCallStatus
+from shared.telephony import CallOutcome, Channel, FileStatus, SessionCallStatus
 
 SECTION = "sessions"
 LOOK_AGAIN = 2

@@ -16,7 +16,7 @@ from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, Appoin
 from shared.calls import dialing, endings, limits, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
-from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session
+from shared.calls.sessions import SESSIONS, Session
 from shared.core import clock, ids, threads
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.core.limits import LATEST_CALL_DAYS
@@ -29,7 +29,7 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import EndedReason, SessionCallStatus, test_numbers
+from shared.telephony import Channel, EndedReason, FileStatus, SessionCallStatus, test_numbers
 
 
 class CallCreate(fields.Input):

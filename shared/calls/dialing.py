@@ -14,13 +14,13 @@ from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import endings, limits, sessions
 from shared.calls.consent import consents
-from shared.calls.sessions import Channel, Session, SessionChanges, SessionRecord
+from shared.calls.sessions import Session, SessionChanges, SessionRecord
 from shared.core import clock
 from shared.customers import opt_outs
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import Ending, SessionCallStatus
+from shared.telephony import Channel, Ending, SessionCallStatus
 
 DIALS_AFTER_S = 1
 """Seconds, scaled, after which a simulated call is dialed (promises 10). One whose consent was just given is dialed at

@@ -17,8 +17,8 @@ from shared.agent.wording import ATTEND, describe, escaped, local_time, long_tim
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import identity_check, sessions
-from shared.calls.identity_check import Callee, Stage
-from shared.calls.sessions import SessionChanges, SessionRecord, SessionRow
+from shared.calls.identity_check import Callee
+from shared.calls.sessions import SessionChanges, SessionRecord, SessionRow, Stage
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.resources import fields
@@ -121,7 +121,7 @@ class Progress:
         """The progress that a session stores."""
         proposal = row.get("proposal")
         return cls(
-            stage=Stage(row["stage"]) if "stage" in row else None,
+            stage=row.get("stage"),
             proposal=Proposal(**json.loads(proposal)) if proposal else None,
             changed=row.get("changed", False),
             outcome=row.get("call_result"),

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from shared.agent import Utterance, dates, identity
 from shared.agent.identity import Answer
 from shared.agent.tools import Tools
 from shared.agent.wording import long_time
+from shared.calls.sessions import Stage
 from shared.core import clock
 from shared.telephony import CallOutcome
 
@@ -25,23 +25,6 @@ RECORDED = "This call is recorded."
 PERSON_COMES = "Of course, I will wait."
 WRONG = "I am sorry to have disturbed you. Goodbye."
 UNREACHED = "I am sorry, I can only speak with {} about this. Goodbye."
-
-
-class Stage(StrEnum):
-    """What the agent waits for, until the person of the call speaks."""
-
-    TOLD = "told"
-    """The first answer of a customer without a name, who was told of the appointment."""
-    ASKED = "asked"
-    """The answer to "Am I speaking with Ada?"."""
-    ASKED_AGAIN = "asked_again"
-    """The same, after an answer that was not understood."""
-    WAITING = "waiting"
-    """The person, who is fetched. The next words are followed by the opening."""
-    CALLBACK = "callback"
-    """When to call again, since the person cannot talk now."""
-    CALLBACK_TIME = "callback_time"
-    """The rest of the time to call again."""
 
 
 @dataclass(frozen=True)

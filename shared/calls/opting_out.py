@@ -8,7 +8,7 @@ from functools import partial
 from shared.calls import commands as calls
 from shared.calls import endings, sessions
 from shared.calls.consent import consents
-from shared.calls.sessions import SESSIONS, ConsentStatus
+from shared.calls.sessions import SESSIONS
 from shared.core import clock
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer
@@ -18,6 +18,7 @@ from shared.resources.queries import Query
 from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.telephony import ConsentStatus
 
 _PAGE = 100
 

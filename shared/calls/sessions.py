@@ -26,8 +26,11 @@ from shared.telephony import (
     ENDED,
     OUTCOMES,
     CallOutcome,
+    Channel,
+    ConsentStatus,
     EndedReason,
     Ending,
+    FileStatus,
     SessionCallStatus,
 )
 
@@ -38,41 +41,6 @@ TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
     SessionCallStatus.DIALING: frozenset(ENDED),
     **dict.fromkeys(ENDED, frozenset[SessionCallStatus]()),
 }
-
-
-class Channel(StrEnum):
-    """How a customer is called."""
-
-    PHONE = "phone"
-    """A phone call."""
-    WHATSAPP = "whatsapp"
-    """A call on WhatsApp, which needs consent."""
-
-
-class FileStatus(StrEnum):
-    """Whether a call has a transcript or a recording."""
-
-    NONE = "none"
-    """There is none, and a request for it is answered with 404."""
-    PROCESSING = "processing"
-    """It is being made."""
-    AVAILABLE = "available"
-    """It can be retrieved."""
-    FAILED = "failed"
-    """It could not be made."""
-
-
-class ConsentStatus(StrEnum):
-    """The customer's answer to a request for consent."""
-
-    PENDING = "pending"
-    """The customer has not answered yet."""
-    GRANTED = "granted"
-    """The customer agreed."""
-    DECLINED = "declined"
-    """The customer declined."""
-    EXPIRED = "expired"
-    """The customer did not answer in time."""
 
 
 class SessionConsent(TypedDict):
@@ -171,6 +139,23 @@ class SessionChanges(TypedDict, total=False):
     summary: str | None
 
 
+class Stage(StrEnum):
+    """What the agent of a call waits for, until the person speaks (`shared/calls/identity_check.py`)."""
+
+    TOLD = "told"
+    """The first answer of a customer without a name, who was told of the appointment."""
+    ASKED = "asked"
+    """The answer to "Am I speaking with Ada?"."""
+    ASKED_AGAIN = "asked_again"
+    """The same, after an answer that was not understood."""
+    WAITING = "waiting"
+    """The person, who is fetched. The next words are followed by the opening."""
+    CALLBACK = "callback"
+    """When to call again, since the person cannot talk now."""
+    CALLBACK_TIME = "callback_time"
+    """The rest of the time to call again."""
+
+
 class SessionRow(ResourceRow):
     """A session's row. It schedules the call's next step, too (`shared/tasks/tasks.py`)."""
 
@@ -188,8 +173,8 @@ class SessionRow(ResourceRow):
     """The carrier's id of a live call, once the carrier has accepted it."""
     opening: NotRequired[str]
     """The agent's first words in a live call."""
-    stage: NotRequired[str]
-    """What the agent of a live call waits for, until the person speaks (`Stage` of `calls/identity_check.py`)."""
+    stage: NotRequired[Stage]
+    """What the agent of a live call waits for, until the person speaks."""
     voicemail: NotRequired[bool]
     """A machine has answered the live call."""
     talked: NotRequired[bool]

@@ -17,14 +17,13 @@ from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentR
 from shared.calls import dialing, dialogue, endings, opting_out, recordings, sessions, transcripts, wav
 from shared.calls.dialing import Clearance
 from shared.calls.dialogue import Briefing, Progress
-from shared.calls.identity_check import Stage
-from shared.calls.sessions import SESSIONS, FileStatus, SessionChanges, SessionRecord, SessionRow
+from shared.calls.sessions import SESSIONS, SessionChanges, SessionRecord, SessionRow, Stage
 from shared.calls.transcripts import Speaker
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import CallOutcome, EndedReason, Ending, SessionCallStatus, test_numbers
+from shared.telephony import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import Outcome
 
 ANSWERED_AFTER_S = 1

@@ -132,6 +132,41 @@ OUTCOMES: Mapping[SessionCallStatus, tuple[CallOutcome, ...]] = {
 CHANGES_OF_APPOINTMENT = (CallOutcome.CONFIRMED, CallOutcome.RESCHEDULED, CallOutcome.CANCELLED)
 
 
+class Channel(StrEnum):
+    """How a customer is called."""
+
+    PHONE = "phone"
+    """A phone call."""
+    WHATSAPP = "whatsapp"
+    """A call on WhatsApp, which needs consent."""
+
+
+class FileStatus(StrEnum):
+    """Whether a call has a transcript or a recording."""
+
+    NONE = "none"
+    """There is none, and a request for it is answered with 404."""
+    PROCESSING = "processing"
+    """It is being made."""
+    AVAILABLE = "available"
+    """It can be retrieved."""
+    FAILED = "failed"
+    """It could not be made."""
+
+
+class ConsentStatus(StrEnum):
+    """The customer's answer to a request for consent."""
+
+    PENDING = "pending"
+    """The customer has not answered yet."""
+    GRANTED = "granted"
+    """The customer agreed."""
+    DECLINED = "declined"
+    """The customer declined."""
+    EXPIRED = "expired"
+    """The customer did not answer in time."""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a call ended, in the session's words (promises 7)."""

@@ -12,9 +12,8 @@ from botocore.stub import ANY, Stubber
 
 from shared.calls import limits
 from shared.calls.consent import consents
-from shared.calls.sessions import ConsentStatus
 from shared.store import table
-from shared.telephony import Busy, NotConfigured, adapters, whatsapp
+from shared.telephony import Busy, ConsentStatus, NotConfigured, adapters, whatsapp
 from tests.support.calling import (
     FEW_TROUBLES,
     WAKE_UPS_LOST,

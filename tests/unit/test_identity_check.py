@@ -13,7 +13,7 @@ from shared.agent import Reply, Utterance
 from shared.agent.tools import TurnInput, TurnResult
 from shared.calls import identity_check
 from shared.calls.dialogue import Progress, reply_in_call
-from shared.calls.identity_check import Stage
+from shared.calls.sessions import Stage
 from shared.calls.transcripts import Speaker
 from shared.core import clock
 from tests.unit.test_dialogue import briefing, found

@@ -14,14 +14,14 @@ from shared.aws import services
 from shared.calls import dialing, endings, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
-from shared.calls.sessions import SESSIONS, ConsentStatus, SessionChanges
+from shared.calls.sessions import SESSIONS, SessionChanges
 from shared.core import clock
 from shared.core.log import logger
 from shared.customers import opt_outs
 from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
-from shared.telephony import Busy, Ending, NotConfigured, adapters, whatsapp
+from shared.telephony import Busy, ConsentStatus, Ending, NotConfigured, adapters, whatsapp
 
 LEASE_MS = 40 * clock.SECOND
 """How long a worker may take for a step: the timeout of its function."""

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, cast
 
-from shared.calls.sessions import ConsentStatus, SessionConsent
+from shared.calls.sessions import SessionConsent
 from shared.core import clock, trace
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import wake_ups
-from shared.telephony import test_numbers
+from shared.telephony import ConsentStatus, test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
 
 LASTS_S = 7 * clock.DAY // clock.SECOND

@@ -19,7 +19,7 @@ from shared.calls import capacity, dialing, dialogue, endings, limits, sessions,
 from shared.calls.dialing import Clearance, Denied, PutOff
 from shared.calls.dialogue import Progress
 from shared.calls.live import contacts
-from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionChanges, SessionRecord, SessionRow
+from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord, SessionRow
 from shared.core import clock
 from shared.core.log import logger
 from shared.store import table
@@ -29,9 +29,11 @@ from shared.telephony import (
     Busy,
     CallOutcome,
     CallRefused,
+    Channel,
     ContactState,
     EndedReason,
     Ending,
+    FileStatus,
     NoCapacity,
     NotConfigured,
     SessionCallStatus,

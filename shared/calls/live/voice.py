@@ -16,8 +16,7 @@ from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts
 from shared.calls.dialogue import Progress
-from shared.calls.identity_check import Stage
-from shared.calls.sessions import SESSIONS, SessionRecord
+from shared.calls.sessions import SESSIONS, SessionRecord, Stage
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger

@@ -10,11 +10,11 @@ import pytest
 from shared.calls import limits
 from shared.calls.consent import consent_requests
 from shared.calls.live.steps import BUSY_MS, FILES_WITHIN_MS, POLL_MS, START_AGAIN_MS, START_WITHIN_MS
-from shared.calls.sessions import ConsentStatus
 from shared.core import clock
 from shared.telephony import (
     Busy,
     CallRefused,
+    ConsentStatus,
     ContactState,
     EndedReason,
     Ending,
