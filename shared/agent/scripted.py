@@ -27,6 +27,7 @@ from zoneinfo import ZoneInfo
 from shared.agent import Reply, Utterance, assent, dates
 from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput
 from shared.agent.wording import ATTEND, describe, describe_hours, escaped, local_time, long_time, why_not
+from shared.appointments.resource import AppointmentStatus
 from shared.core import clock
 
 LONGEST = 200
@@ -207,7 +208,7 @@ class _LastMessage:
         self.text, self.plain, self.previous = self.thread[-1].text, self.thread[-1].plain, self.thread[-1].previous
         self.topic = CONFIRM if tools.turn.in_call and self.previous.endswith(ATTEND) else self.thread[-1].topic
         self.now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
-        self.upcoming = [a for a in tools.list_appointments() if a.status != "cancelled"]
+        self.upcoming = [a for a in tools.list_appointments() if a.status != AppointmentStatus.CANCELLED]
         self.numbered_list = "\n".join(f"{n}. {describe(a, details=True)}" for n, a in enumerate(self.upcoming, 1))
         self.yes, self.no = assent.agrees(self.text), assent.refuses(self.text)
         # In a call, to have no time now is to ask for another call, and the time of that one may be given.
@@ -340,7 +341,8 @@ class _LastMessage:
         name = describe(choice)
         if change == CONFIRM:
             result = self.tools.confirm(choice.id)
-            answer = f"{name[0].upper()}{name[1:]} is {'already ' * (choice.status == 'confirmed')}confirmed. {_ELSE}"
+            already = "already " * (choice.status == AppointmentStatus.CONFIRMED)
+            answer = f"{name[0].upper()}{name[1:]} is {already}confirmed. {_ELSE}"
         elif change == CANCEL:
             result = self.tools.propose_cancellation(choice.id)
             answer = f"Shall I cancel {name}?"

@@ -120,7 +120,7 @@ class AppointmentView:
     """
 
     id: str
-    status: str
+    status: AppointmentStatus
     at: str
     timezone: str
     local: str

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from shared.agent.tools import AppointmentView
 from shared.agent_settings.policy import Problem
 from shared.agent_settings.resource import Settings
+from shared.appointments.resource import AppointmentStatus
 from shared.core import clock
 
 ATTEND = "Will you be there?"
@@ -25,9 +26,9 @@ REMOVED = "(link removed)"
 MAX_NESTING = 4
 """The most levels of nested entities and links that are resolved. The syntax of deeper levels is broken up."""
 _STATUS = {
-    "pending": "not confirmed yet",
-    "rescheduled": "rescheduled and not confirmed yet",
-    "failed": "marked as failed",
+    AppointmentStatus.PENDING: "not confirmed yet",
+    AppointmentStatus.RESCHEDULED: "rescheduled and not confirmed yet",
+    AppointmentStatus.FAILED: "marked as failed",
 }
 
 

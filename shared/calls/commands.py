@@ -24,7 +24,7 @@ from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import fields
 from shared.resources.collections import apply_changes
-from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
+from shared.resources.schema import AppointmentId, CustomerId, Keywords, SessionId, Time
 from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -52,7 +52,7 @@ class Call(TypedDict):
 
     object: Literal["call"]
     """The type of the object."""
-    status: Annotated[str, one_of(("queued", "consent_pending"), "CallStatus")]
+    status: Annotated[Literal["queued", "consent_pending"], Keywords(name="CallStatus")]
     """`queued`, or `consent_pending` while the customer is asked for consent."""
     session_id: SessionId
     """The session that tracks the call."""

@@ -18,13 +18,14 @@ from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.resources import filters
 from shared.resources.collections import Collection, Record, Resource, ResourceRow, apply_changes
-from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Metadata, SessionId, Time, one_of
+from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Keywords, Metadata, SessionId, Time
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import (
     ENDED,
     OUTCOMES,
+    AnsweredBy,
     CallOutcome,
     Channel,
     ConsentStatus,
@@ -79,7 +80,7 @@ class Session(Resource):
     """Why the call ended. Null until it has ended."""
     outcome: CallOutcome | None
     """What came of the call. Null until it has ended."""
-    answered_by: Annotated[str, one_of(("human", "machine"), "AnsweredBy")] | None
+    answered_by: Annotated[AnsweredBy, Keywords(name="AnsweredBy")] | None
     """Who answered. Null until somebody answers, and if nobody does."""
     not_before: Time | None
     """The earliest time of the call that the request named. Null if it named none. Never changes."""
@@ -114,7 +115,7 @@ class SessionEnd(TypedDict):
     dial_at: None
     ended_reason: EndedReason
     outcome: CallOutcome | None
-    answered_by: str | None
+    answered_by: AnsweredBy | None
     ended_at: str
     duration_seconds: int | None
 
@@ -126,7 +127,7 @@ class SessionChanges(TypedDict, total=False):
     call_status: SessionCallStatus
     ended_reason: EndedReason
     outcome: CallOutcome | None
-    answered_by: str | None
+    answered_by: AnsweredBy | None
     dial_at: str | None
     dialed_at: str
     answered_at: str | None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from shared.core import clock
 
@@ -167,13 +167,17 @@ class ConsentStatus(StrEnum):
     """The customer did not answer in time."""
 
 
+AnsweredBy = Literal["human", "machine"]
+"""Who answered a call (promises 7)."""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a call ended, in the session's words (promises 7)."""
 
     call_status: SessionCallStatus
     ended_reason: EndedReason
-    answered_by: str | None = None
+    answered_by: AnsweredBy | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from shared.aws.error_codes import is_throttled
 from shared.core import clock
 from shared.core.log import logger
 from shared.telephony import (
+    AnsweredBy,
     Busy,
     CallRefused,
     ContactOwner,
@@ -78,7 +79,7 @@ class Disconnect:
 class Detection:
     """What an `AnsweringMachineDetectionStatus` means: who answered, and the ending, if it decides that."""
 
-    answered_by: str | None = None
+    answered_by: AnsweredBy | None = None
     ending: Ending | None = None
 
 

@@ -17,6 +17,7 @@ from botocore.stub import Stubber
 from shared.core import clock
 from shared.core.log import logger
 from shared.telephony import (
+    AnsweredBy,
     Busy,
     CallRefused,
     ContactOwner,
@@ -87,9 +88,9 @@ OTHER_CHANNELS = {
     "DISCARDED": (PROVIDER_ERROR, PROVIDER_ERROR),
 }
 REASONS = VOICE | CAMPAIGN | OTHER_CHANNELS
-MACHINE = "machine"
+MACHINE: AnsweredBy = "machine"
 # What a status makes of a call that was answered and ended by CUSTOMER_DISCONNECT.
-STATUSES: Mapping[str, tuple[str, str, str | None]] = {
+STATUSES: Mapping[str, tuple[str, str, AnsweredBy | None]] = {
     "HUMAN_ANSWERED": (*CUSTOMER_HANGUP, "human"),
     "VOICEMAIL_BEEP": ("no_answer", "voicemail", MACHINE),
     "VOICEMAIL_NO_BEEP": ("no_answer", "voicemail", MACHINE),
@@ -108,7 +109,7 @@ STATUSES: Mapping[str, tuple[str, str, str | None]] = {
 }
 
 
-def ending_of(status: str, reason: str, answered_by: str | None = None) -> Ending:
+def ending_of(status: str, reason: str, answered_by: AnsweredBy | None = None) -> Ending:
     return Ending(SessionCallStatus(status), EndedReason(reason), answered_by)
 
 
