@@ -6,7 +6,6 @@ names the call (`active_session`) from its request to its end.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict
@@ -231,10 +230,10 @@ def wake(scope: Scope, session_id: str) -> None:
     wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", [sessions.wake_up(scope, session_id)])
 
 
-def can_be_called(customer: table.Row) -> bool:
+def can_be_called(customer: CustomerRecord) -> bool:
     """Whether an agent may offer a call to this customer now."""
-    doc = json.loads(customer["doc"])
-    return doc["phone"] is not None and not doc.get("do_not_call") and "active_session" not in customer
+    doc = customer.doc
+    return doc["phone"] is not None and not doc["do_not_call"] and "active_session" not in customer.row
 
 
 def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[str, str], table.Row]:

@@ -178,7 +178,7 @@ def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) 
             return AgentReply(_of_deleted_customer(), business=stored.business)
         known = dataclasses.replace(
             known,
-            can_call=may_call and calls.can_be_called(customer),
+            can_call=may_call and calls.can_be_called(CUSTOMERS.record(customer)),
             appointments=upcoming_appointments(turn.scope, customer_id),
         )
     return dataclasses.replace(_ask_agent(turn, known), business=stored.business)
