@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HISTORIES = 20
+HISTORIES = 80
 
 
 def simulate(*options: str) -> str:

@@ -60,7 +60,7 @@ class Shown:
 
 def check(world: World, load: Load) -> list[str]:
     """What breaks a promise, each with the promise's number."""
-    shown = [_read(world, scope) for scope in load.scopes]
+    shown = [_read(world, load, scope) for scope in load.scopes]
     found: list[str] = []
     for each in shown:
         mine = [operation for operation in load.operations if operation.scope is each.scope]
@@ -86,25 +86,26 @@ def check(world: World, load: Load) -> list[str]:
 # What the API shows
 
 
-def _read(world: World, scope: Scope) -> Shown:
+def _read(world: World, load: Load, scope: Scope) -> Shown:
     shown = Shown(scope)
+    shown.endpoints = {each["id"]: each for each in _all(world, scope, "/v1/webhook_endpoints")}
     shown.events = sorted(_all(world, scope, "/v1/events"), key=lambda event: str(event["id"]))
+    has_deliveries = shown.endpoints or load.known.get((scope.name, "webhook_endpoints"))
     for event in shown.events:
-        shown.deliveries[event["id"]] = _all(world, scope, f"/v1/events/{event['id']}/deliveries")
+        path = f"/v1/events/{event['id']}/deliveries"
+        shown.deliveries[event["id"]] = _all(world, scope, path) if has_deliveries else []
     listed = [each for kind in KINDS.values() for each in _all(world, scope, f"/v1/{kind}")]
     shown.listed = Counter(each["id"] for each in [*listed, *shown.events])
-    ids = dict.fromkeys([*(event["data"]["object"]["id"] for event in shown.events), *(each["id"] for each in listed)])
-    for id in ids:
-        if kind := KINDS.get(id.partition("_")[0]):
-            response = _get(world, scope, f"/v1/{kind}/{id}")
-            # The object of a test event does not exist.
-            if response is not None:
-                shown.resources[id] = response
+    shown.resources = {each["id"]: each for each in listed}
+    for id in dict.fromkeys([*(event["data"]["object"]["id"] for event in shown.events), *shown.resources]):
+        kind = KINDS.get(id.partition("_")[0])
+        # What is deleted is in no list. The object of a test event does not exist.
+        if kind and id not in shown.resources and (response := _get(world, scope, f"/v1/{kind}/{id}")):
+            shown.resources[id] = response
         if id.startswith("conv_"):
             shown.messages[id] = _all(world, scope, f"/v1/conversations/{id}/messages", "order=asc&")
         if id.startswith("cust_"):
             shown.found[id] = {each["id"] for each in _all(world, scope, "/v1/appointments", f"customer_id={id}&")}
-    shown.endpoints = {each["id"]: each for each in _all(world, scope, "/v1/webhook_endpoints")}
     return shown
 
 

@@ -122,16 +122,20 @@ class Client:
 
     def __init__(self, seed: str, number: int, scope: Scope, world: World, load: Load) -> None:
         self._random = random.Random(f"{seed}/client/{number}")
-        self._scope, self._world, self._load = scope, world, load
+        self._number, self._scope, self._world, self._load = number, scope, world, load
         self._hurry = self._random.choice((0.05, 1.0, 30.0, 600.0))
 
     def run(self, steps: int) -> None:
-        """Take so many steps."""
-        for _ in range(steps):
-            step = self._random.choices(list(STEPS), list(STEPS.values()))[0]
-            getattr(self, f"_{step}")()
+        """Take so many steps. The first client mostly begins with those of `FIRST`."""
+        first = FIRST if self._number == 0 and self._random.random() < 0.7 else ()
+        for number in range(steps):
+            drawn = self._random.choices(list(STEPS), list(STEPS.values()))[0]
+            self._take(first[number] if number < len(first) else drawn)
             self._world.scheduler.sleep(self._random.expovariate(1 / self._hurry))
         self._load.left -= 1
+
+    def _take(self, step: str) -> None:
+        getattr(self, f"_{step}")()
 
     # Steps
 
@@ -205,7 +209,7 @@ class Client:
     def _call(self) -> None:
         if customer := self._any("customers"):
             body: dict[str, Any] = {}
-            if (appointment := self._any("appointments")) and self._random.random() < 0.3:
+            if self._random.random() < 0.3 and (appointment := self._any("appointments")):
                 body["appointment_id"] = appointment
             operation = self._do("POST", f"/v1/customers/{customer}/call", body)
             if operation.succeeded:
@@ -222,7 +226,7 @@ class Client:
     def _message(self) -> None:
         body: dict[str, Any] = {"content": self._random.choice(WORDS)}
         body["external_conversation_id"] = f"thread{self._random.randint(1, 3)}"
-        if (customer := self._any("customers")) and self._random.random() < 0.7:
+        if self._random.random() < 0.7 and (customer := self._any("customers")):
             body["customer"] = {"id": customer}
         operation = self._do("POST", "/v1/messages", body)
         if operation.succeeded:
@@ -278,7 +282,9 @@ class Client:
             ids.append(id)
 
     def _any(self, kind: str) -> str | None:
-        """One of the ids that clients of the scope know, more often a late one."""
+        """One of the ids that clients of the scope know, more often a late one. If they know none, one is created."""
+        if not self._load.known.get((self._scope.name, kind)):
+            self._take(CREATED_BY[kind])
         ids = self._load.known.get((self._scope.name, kind), [])
         late = ids[-self._load.hot :]
         return self._random.choice(late if self._random.random() < 0.8 else ids) if ids else None
@@ -349,6 +355,15 @@ STEPS = {
     "wait": 2,
 }
 """The steps of a client, and how often each is taken."""
+FIRST = ("create_endpoint", "create_customer", "create_appointment")
+CREATED_BY = {
+    "customers": "create_customer",
+    "appointments": "create_appointment",
+    "webhook_endpoints": "create_endpoint",
+    "sessions": "call",
+    "conversations": "message",
+}
+"""The step that creates a resource of each kind."""
 
 
 def scopes(world: World, create: Callable[[int, bool], str]) -> list[Scope]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 Item = Mapping[str, Any]
@@ -78,20 +78,26 @@ def names_of_values(text: str) -> list[str]:
 Operand = Callable[[Item], Any]
 
 
+@cache
+def _tokens(text: str) -> tuple[str, ...]:
+    found = []
+    position = 0
+    text = text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise Unsupported(text)
+        found.append(match[1])
+        position = match.end()
+    return tuple(found)
+
+
 class _Parser:
     """Reads tokens from left to right."""
 
     def __init__(self, text: str, values: Values) -> None:
         self._text, self._values = text, values
-        self._tokens: list[str] = []
-        position = 0
-        text = text.rstrip()
-        while position < len(text):
-            match = _TOKEN.match(text, position)
-            if match is None:
-                raise Unsupported(text)
-            self._tokens.append(match[1])
-            position = match.end()
+        self._tokens = list(_tokens(text))
 
     def disjunction(self) -> Test:
         """A condition whose parts OR separates."""

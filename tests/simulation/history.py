@@ -17,6 +17,9 @@ from tests.simulation.hosts import Host
 from tests.simulation.scheduler import MICROSECONDS, Stuck
 from tests.simulation.world import MOST_SWITCHES, QUIET_WITHIN_S, START, Invocation, World, prepare
 
+FEWEST_STEPS, MOST_STEPS = 2, 40
+"""The steps of each client of a history."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -53,7 +56,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     scheduler.use(world.scheduler)
     draw = random.Random(f"{plan.seed}/load")
     load = Load(hot=draw.choice((1, 2, 6)))
-    count, steps = draw.randint(2, 5), draw.choice((10, 25, 40))
+    count, steps = _size(draw)
     count, steps = min(count, plan.clients or count), min(steps, plan.steps or steps)
     linger = draw.choice((0, 60, 3600, 40_000))
     findings: list[str] = []
@@ -102,6 +105,15 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         steps=steps,
         lines=world.history,
     )
+
+
+def _size(draw: random.Random) -> tuple[int, int]:
+    """How many clients a history has, and how many steps each of them takes.
+
+    Most histories are small, because a fault needs few steps if they are the right ones; one in thirty is large.
+    """
+    count = draw.choices((2, 3, 4, 5), (4, 3, 2, 1))[0]
+    return count, min(MOST_STEPS, round(FEWEST_STEPS * draw.paretovariate(1.3)))
 
 
 def _new_key(world: World, project: int, live: bool) -> str:

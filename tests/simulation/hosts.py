@@ -27,6 +27,8 @@ OURS = ("shared", "functions")
 LEFT_OUT = ("functions.admin", "shared.admin", "shared.docs", "shared.pages", "functions.entry", "functions.fallback")
 """Modules that no simulated function uses."""
 REPLACED: dict[str, Any] = {"threading": scheduler.THREADING, "concurrent.futures": scheduler.FUTURES}
+IMPORTED_LATE = ("botocore.config", "botocore.exceptions", "cryptography.hazmat.primitives.ciphers.aead", "markdown_it")
+"""What functions import when they first need it. It is imported once, before all histories."""
 
 Replacement = tuple[str, str, str]
 """A module's file, a text in it that occurs once, and the text in its place."""
@@ -76,6 +78,8 @@ def load(count: int, planted: Sequence[Replacement] = ()) -> list[Host]:
     """So many copies of the service's modules."""
     present = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in OURS}
     hosts = []
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
     try:
         for number in range(count):
             _forget()
@@ -120,6 +124,9 @@ def _load(planted: Sequence[Replacement]) -> dict[str, types.ModuleType]:
     assert not finder.unused, f"nothing was planted in {finder.unused}"
     # From here on, imports inside of functions find the modules of this copy.
     modules.update({name: module for name, module in sys.modules.items() if name.partition(".")[0] in OURS})
+    for module in modules.values():
+        if (app := getattr(module, "app", None)) is not None:
+            app.warm()
     return modules
 
 

@@ -106,7 +106,7 @@ class Receivers:
     def new(self) -> Receiver:
         """Another receiver."""
         number = len(self._by_host)
-        lasts = self._random.choice((60, 600, 7200, 86400, 10 * 86400))
+        lasts = self._random.choices((60, 600, 7200, 86400, 10 * 86400), (3, 3, 2, 1, 1))[0]
         draw = random.Random(self._random.random())
         receiver = Receiver(f"receiver-{number}", self._random.choice(CHARACTERS), self._world.now + lasts, draw)
         self._by_host[f"{receiver.name}.example.com"] = receiver
