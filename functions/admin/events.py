@@ -69,7 +69,7 @@ def show_deliveries(visit: InProject) -> Response:
     row = events.find(visit.scope, visit.params["id"])
     if not visit.is_fragment:
         return visit.redirect(visit.path("events", row["sk"]))
-    return visit.render("_deliveries.html", event={"id": row["sk"]}, cause=row.get("cause"), **_deliveries(visit, row))
+    return visit.render("_deliveries.html", event={"id": row["sk"]}, **_deliveries(visit, row))
 
 
 def retry(visit: InProject) -> Response:

@@ -138,8 +138,8 @@ class InProject(SignedIn):
 
     @cached_property
     def settings(self) -> AgentSettings:
-        """The agent's settings, which have the time zone and the opening hours. They are read once."""
-        return agent_settings.read(self.scope).settings
+        """The agent's settings, which have the time zone and the opening hours. They were read with the person."""
+        return agent_settings.of_rows(self.scope, self.person.others).settings
 
     @cached_property
     def zone(self) -> ZoneInfo:
@@ -274,7 +274,8 @@ def signed_in_of(visit: Visit) -> SignedIn | None:
     session = current_session(visit)
     if session is None:
         return None
-    person = members.person(session.person)
+    scope = _scope(visit)
+    person = members.person(session.person, agent_settings.keys(scope) if scope else ())
     if session.began_at < person.signed_out_at:
         return None
     return SignedIn(visit.request, visit.context, visit.params, visit.form, session, person)
@@ -316,13 +317,17 @@ def _to_sign_in(visit: Visit) -> Response:
     return visit.redirect(f"/admin/sign-in{'?' if query else ''}{query}")
 
 
+def _scope(visit: Visit) -> Scope | None:
+    """The project and mode that the path names, whoever may see them; None if it names none."""
+    project, mode = visit.params.get("project", ""), visit.params.get("mode")
+    return Scope(int(project), MODES[mode]) if _PROJECT_ID.fullmatch(project) and mode in MODES else None
+
+
 def _in_project(visit: SignedIn) -> InProject:
-    project, mode = visit.params["project"], visit.params["mode"]
-    known = _PROJECT_ID.fullmatch(project) and mode in MODES
-    membership = visit.person.in_project(int(project)) if known else None
-    if membership is None:
+    scope = _scope(visit)
+    membership = visit.person.in_project(scope.project_id) if scope else None
+    if scope is None or membership is None:
         raise not_found()
-    scope = Scope(membership.project_id, MODES[mode])
     return InProject(
         visit.request, visit.context, visit.params, visit.form, visit.session, visit.person, membership, scope
     )

@@ -7,9 +7,9 @@ the sign-in, its issuer and subject. From then on only that identity is the memb
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.admin import audit
@@ -78,10 +78,14 @@ class Membership:
 
 @dataclass(frozen=True)
 class Person:
-    """The projects of a person, oldest first. Sessions that began before `signed_out_at` have ended."""
+    """The projects of a person, oldest first. Sessions that began before `signed_out_at` have ended.
+
+    `others` has the rows that were read with them.
+    """
 
     memberships: tuple[Membership, ...]
     signed_out_at: clock.Instant
+    others: Mapping[tuple[str, str], table.Row] = field(repr=False)
 
     def in_project(self, project_id: int) -> Membership | None:
         """The membership in this project; None without one."""
@@ -266,19 +270,19 @@ def join(person_id: str, email: str, actor: Actor) -> None:
             table.write(writes, ids.new("req_"))
 
 
-def person(id: str) -> Person:
-    """The projects of the person with this id, and the end of their earlier sessions."""
+def person(id: str, others: Sequence[tuple[str, str]] = ()) -> Person:
+    """The projects of the person with this id, and the end of their earlier sessions. Reads `others` with them."""
     rows = [row for page in table.query(_pk_of_person(id), limit=100, forward=True) for row in page]
     signed_out_at = next((row["signed_out_at"] for row in rows if row["sk"] == _SESSIONS), 0)
     pointers = {int(row["sk"]): row["member"] for row in rows if row["sk"] != _SESSIONS}
     keys = [key for number, sk in pointers.items() for key in ((_pk(number), sk), projects.row_key(number))]
-    found = table.get_many(keys) if keys else {}
+    found = table.get_many([*keys, *others])
     memberships = []
     for number, sk in pointers.items():
         member, project = found.get((_pk(number), sk)), found.get(projects.row_key(number))
         if member and project and member.get("person") == id:
             memberships.append(Membership(number, project["name"], Role(member["member_role"])))
-    return Person(tuple(memberships), signed_out_at)
+    return Person(tuple(memberships), signed_out_at, {key: found[key] for key in others if key in found})
 
 
 def end_sessions(person_id: str) -> None:

@@ -115,9 +115,14 @@ def _fill(stage: Stage, project: Project) -> dict[str, str]:
 
     scope = Scope(project.id, False)
     endpoint = created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
+    customer = created(stage, "/v1/customers", phone="+15005550006")["id"]
     [key] = [one.id for one in browsing.keys_of(project.id) if not one.livemode]
     with browsing.as_test() as operator:
-        found = [*_deliveries(scope, endpoint), *_requests(scope, key), *_audit(project.id, operator.request_id)]
+        found = [
+            *_deliveries(scope, endpoint),
+            *_requests(scope, key),
+            *_audit(project.id, operator.request_id, customer),
+        ]
         rows.write(found)
     event = next(row["sk"] for row in found if row["kind"] == "event")
     return {"endpoint": endpoint, "key": key, "event": event}
@@ -189,10 +194,11 @@ def _requests(scope: Scope, key_id: str) -> Iterator[table.Row]:
         yield row
 
 
-def _audit(project_id: int, request_id: str) -> Iterator[table.Row]:
+def _audit(project_id: int, request_id: str, customer: str) -> Iterator[table.Row]:
     from shared.admin import audit
 
     for number in range(ROWS):
         who = "ada@example.com" if number % 2 else "grace@example.com"
         actor = audit.Actor(who, "192.0.2.1", request_id)
-        yield audit.entry(project_id, actor, "customer.changed", "cust_" + "0" * 26, livemode=False, after={"n": 1}).row
+        facts: Any = {"livemode": False, "after": {"fields": "name"}}
+        yield audit.entry(project_id, actor, "customer.changed", customer, **facts).row

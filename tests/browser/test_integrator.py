@@ -141,3 +141,42 @@ def test_a_request_is_found_by_its_id_with_its_error(site: Site, context: Browse
     page.get_by_role("button", name="Filter").click()
     look(page, "requests", screenshots)
     assert "private" not in page.content()
+
+
+def test_who_connects_a_system_needs_no_scripts(site: Site, chromium: Browser) -> None:
+    expect.set_options(timeout=PATIENCE)
+    context = chromium.new_context(java_script_enabled=False)
+    site.sign_in(context)
+    page = context.new_page()
+    client = site.service.client(site.service.projects[0].test_key)
+    with receivers.Receiver(receivers.answer(200)) as receiver:
+        body = {"url": receiver.url, "label": "no scripts", "event_filters": ["customer.*"]}
+        endpoint = client.post("/v1/webhook_endpoints", body).ok(201)
+        created = client.post("/v1/customers", {"phone": "+15005550001"})
+        assert created.status == 201
+        receiver.wait_for(1)
+        page.goto(site.path(f"webhook_endpoints/{endpoint['id']}"))
+        expect(page.get_by_role("img", name="Attempts, failures and duration")).to_be_visible()
+        page.get_by_role("link", name="All deliveries").click()
+        page.get_by_label("Status").select_option("Delivered")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("checkbox").first.check()
+        page.get_by_role("button", name="Replay the chosen ones").click()
+        expect(page.get_by_role("status")).to_contain_text("are being sent again")
+        receiver.wait_for(2)
+        page.get_by_role("link", name="customer.created").last.click()
+        # The line of a request becomes a row after the response.
+        link = page.get_by_role("link", name="POST /v1/customers, 201")
+        for _ in range(PATIENCE // 500):
+            if link.count():
+                break
+            page.wait_for_timeout(500)
+            page.reload()
+        link.first.click()
+        expect(page.get_by_text(created.request_id)).to_be_visible()
+    client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
+    page.goto(site.path("audit_trail"))
+    page.get_by_label("What", exact=True).select_option("Delivery")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("rowheader", name="Replayed a delivery").first).to_be_visible()
+    context.close()
