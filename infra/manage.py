@@ -609,6 +609,10 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
     print(f"{done} batches processed again")
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Help with defaults, under a description whose lines stay as they are."""
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose help shows defaults, and which takes the common options, as do those of its commands.
 
@@ -627,7 +631,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m infra.manage", description=__doc__.split("\n")[0])
+    parser = _Parser(prog="python -m infra.manage", description=__doc__, formatter_class=_Help)
     parser.set_defaults(stage=RUNNER, data_dir=os.environ.get("DATA_DIR", ".data"), json=False)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -45,6 +45,7 @@ class _Start(Since):
     "--since",
     type=_Start(),
     default="last",
+    metavar="TIME",
     help="Where to begin: now, 10m ago, or a time. The default, last, is where the last `listen` for this project,"
     " receiver and these events ended, or now.",
 )

@@ -669,9 +669,11 @@ def test_what_is_printed_can_be_json_and_common_options_may_follow_the_command(r
         (("members", "add"), "(default: viewer)"),
         (("keys", "create"), "(default: test)"),
         (("calls", "limit"), "(default: 50)"),
+        ((), "(default: local)"),
+        ((), "keys list PROJECT | keys revoke PROJECT KEY"),
     ],
 )
-def test_defaults_are_shown(runner: Runner, command: tuple[str, ...], default: str) -> None:
+def test_help_shows_commands_and_defaults(runner: Runner, command: tuple[str, ...], default: str) -> None:
     assert default in " ".join(runner.done(*command, "--help").split())
 
 

@@ -90,6 +90,16 @@ def test_the_documented_commands_and_program_for_typescript_work(service: Servic
     assert "created cust_" in printed
 
 
+@pytest.mark.parametrize(("language", "suffix"), [("java", "java"), ("csharp", "cs"), ("php", "php")])
+def test_a_documented_command_generates_a_client(tmp_path: Path, language: str, suffix: str) -> None:
+    commands = documented("command=others").replace("\\\n", "").splitlines()
+    (command,) = (one for one in commands if f"-g {language} " in one)
+    command = command.replace(f"{markdown.BASE_URL}/openapi.json", str(COMMITTED))
+    run("sh", "-euc", f"cd {tmp_path} && {command}", PATH=f"{BIN}:{os.environ['PATH']}")
+    (api,) = tmp_path.glob(f"client-{language}/**/CustomersApi.{suffix}")
+    assert "createcustomer(" in api.read_text().lower()
+
+
 def test_typescript_types_compile_and_do_the_readmes_five_minutes(service: Service, tmp_path: Path) -> None:
     option = "--default-non-nullable=false"
     assert option in documented("command=typescript")
