@@ -26,8 +26,8 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 def wanted(visit: InProject, *names: str) -> dict[str, str]:
     """The filters of the page's form, empty if they are not set."""
     found = {name: visit.query.get(name, "").strip() for name in names}
-    if "customer_id" in found and not visit.query.get("customer", " "):
-        # The form keeps the id of the customer beside the name, which was removed.
+    if "customer_id" in found and "customer" in visit.query and not visit.query["customer"].strip():
+        # The form has the id of the customer beside the name, which somebody has removed.
         found["customer_id"] = ""
     return found
 

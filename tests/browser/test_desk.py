@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from functions.admin import timeline
+from functions.admin import lists, timeline
 from tests.support.given import unique
 from tests.support.looking import VIEWS, complain, doubled_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
@@ -168,3 +169,22 @@ def test_a_list_is_filtered_by_a_name(
     expect(page.get_by_label("Customer")).to_have_value(name)
     expect(page.get_by_role("rowheader", name="Fitting")).to_have_count(1)
     looks_well(page, screenshots / f"filter-chosen-{view}.png")
+
+
+def test_a_queue_of_several_pages_is_read(site: Site, desk: tuple[Page, str], screenshots: Path) -> None:
+    page, view = desk
+    client, mark = site.service.client(site.service.projects[0].test_key), unique("Queue")
+    waiting = []
+    for number in range(lists.PAGE + 1):
+        thread = {"external_conversation_id": f"{mark}.{number:02}", "content": "[[sim:handoff]]"}
+        waiting.append(client.post("/v1/messages", thread).ok(201)["conversation"]["id"])
+    page.goto(site.path("waiting"))
+    expect(page).to_have_title(re.compile(rf"^\({lists.PAGE}\+\) Waiting"))
+    looks_well(page, screenshots / f"queue-{view}.png")
+    page.get_by_role("link", name="Those that wait less long").click()
+    expect(page.get_by_role("rowheader", name=f"{mark}.{lists.PAGE:02}")).to_be_visible()
+    looks_well(page, screenshots / f"queue-next-{view}.png")
+    page.get_by_role("link", name="Those that wait longest").click()
+    expect(page.get_by_role("rowheader", name=f"{mark}.{lists.PAGE:02}")).to_have_count(0)
+    for id in waiting:
+        client.post(f"/v1/conversations/{id}/end").ok()
