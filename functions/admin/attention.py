@@ -15,6 +15,7 @@ from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Key
 from shared.resources import pages, queries
+from shared.telephony import EndedReason
 from shared.webhooks import failures, replays
 from shared.webhooks.endpoints import resource as endpoints
 
@@ -25,6 +26,13 @@ MOST_COUNTED = 100
 """Failed deliveries are counted up to this number."""
 CALLS_SINCE_MS = 7 * clock.DAY
 """Failed calls are shown for this long."""
+_MEANT = (
+    EndedReason.CANCELED,
+    EndedReason.OPTED_OUT,
+    EndedReason.APPOINTMENT_CANCELLED,
+    EndedReason.CUSTOMER_DELETED,
+)
+"""Why a call failed that somebody did not want to be made: it needs nobody."""
 UNUSED_FOR_MS = clock.DAY
 """The age from which a key that was never used is shown."""
 
@@ -38,15 +46,16 @@ def show(visit: InProject) -> Response:
     failed = {one.doc["id"]: failures.count(scope, one.doc["id"], MOST_COUNTED) for one in known}
     retrying = {one.doc["id"]: failures.count_retrying(scope, one, MOST_COUNTED) for one in known}
     since = clock.iso(now - CALLS_SINCE_MS)
-    parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(SHOWN)]}
-    calls = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
+    parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(lists.PAGE)]}
+    page = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
+    calls = [one for one in map(lists.document, page.rows) if one["ended_reason"] not in _MEANT]
     waiting, more_waiting = conversations.longest_waiting(scope, SHOWN)
     found: dict[str, Any] = {
         "unhealthy": [one for one in known if one.needs_attention],
         "failed": [(one, failed[one.doc["id"]]) for one in known if failed[one.doc["id"]]],
         "retrying": [(one, retrying[one.doc["id"]]) for one in known if retrying[one.doc["id"]]],
         "waiting": [one.doc for one in waiting],
-        "calls": [*map(lists.document, calls.rows)],
+        "calls": calls[:SHOWN],
         "unused": [key for key in active if _is_unused(key, now)],
     }
     named = names.of(visit, (one["customer_id"] for one in (*found["waiting"], *found["calls"])))
@@ -60,7 +69,7 @@ def show(visit: InProject) -> Response:
         endpoints={one.doc["id"]: one for one in known},
         running=running,
         named=named,
-        more_calls=calls.next_cursor is not None,
+        more_calls=len(calls) > SHOWN or page.next_cursor is not None,
         more_waiting=more_waiting is not None,
         shown=SHOWN,
         most=MOST_COUNTED,

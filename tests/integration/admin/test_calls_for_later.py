@@ -10,7 +10,8 @@ from shared.store.keys import Scope
 from tests.support import calling
 from tests.support.browsing import Shown, Whole, signed_in
 from tests.support.clocks import Clock
-from tests.support.resources import listed
+from tests.support.given import simulated_phone
+from tests.support.resources import created, listed
 from tests.support.stage import Stage
 
 MORNING = "2029-03-05T07:00:00Z"
@@ -74,6 +75,20 @@ def test_a_call_for_later_is_seen_and_canceled_where_the_desk_is(
     calling.dial(stage, stopped_clock, desk.scope, id)
     session = calling.session_of(stage, id)
     assert (session["ended_reason"], session["dialed_at"]) == ("canceled", None)
+
+
+def test_calls_that_failed_need_somebody_and_those_that_were_canceled_do_not(
+    stage: Stage, desk: Desk, stopped_clock: Clock
+) -> None:
+    placed = desk.place().location.partition("?")[0]
+    assert desk.browser.submit(placed, f"{placed}/cancel").status == 303
+    needs = f"{desk.customer.partition('/customers/')[0]}/attention"
+    assert "Calls that failed" not in desk.text(needs)
+    blocked = created(stage, "/v1/customers", phone=simulated_phone("04"), name="Grace")["id"]
+    calling.dial(stage, stopped_clock, desk.scope, created(stage, f"/v1/customers/{blocked}/call")["session_id"])
+    text = desk.text(needs)
+    assert "Calls that failed in the last 7 days Grace" in text
+    assert "The call was blocked" in text
 
 
 def test_a_form_makes_one_call_however_often_it_is_sent(stage: Stage, desk: Desk, stopped_clock: Clock) -> None:
