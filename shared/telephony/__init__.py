@@ -6,6 +6,8 @@ lex                what customers say in live calls, and what the agent answers
 whatsapp           consent to live calls, asked on WhatsApp; no adapter carries the sound of calls on WhatsApp
 test_numbers       test mode's phone numbers, which reach nobody: each stands for the outcome of a call
 adapters           which carrier and messenger the stage uses
+
+This module has the values that a session states, and what a carrier and a messenger do.
 """
 
 from __future__ import annotations

@@ -285,6 +285,17 @@ def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     assert_over(call)
 
 
+def test_after_a_change_in_an_earlier_turn_the_customer_is_not_called_again(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = reached(stage, line)
+    talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    text, closes = talks(stage, stopped_clock, call, LATER)
+    assert ("another call is not needed" in text, closes) == (True, False)
+    hangs_up(stage, stopped_clock, call, line)
+    assert (call.doc["outcome"], call.doc["call_later_at"]) == ("confirmed", None)
+
+
 def test_a_customer_who_wants_a_person_is_to_be_called_back(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = reached(stage, line)
     _, closes = talks(stage, stopped_clock, call, "I want to speak to a person")
