@@ -1,7 +1,8 @@
 """Admin pages of a project with 10,000 rows of a kind: the time of a page, beside that of one list of the API.
 
-Both are requests to the handlers in this process, on DynamoDB Local, and take turns. The list is one of events, of
-which there are as many, and returns as many as the page shows, or reads for its chart.
+Both are requests to the handlers in this process, on DynamoDB Local, and take turns. The list is one of the same rows,
+or of events where the API has none, of which there are as many. It returns as many as the page shows, or reads for its
+chart.
 """
 
 from __future__ import annotations
@@ -35,17 +36,22 @@ GOAL = Goal(3, "lists")
 LIST, FILTERED_LIST = "/v1/events?limit=50", "/v1/events?type=customer.created&limit=50"
 LONGEST_LIST = "/v1/events?limit=100"
 PAGES = {
-    "Webhook endpoint, with its chart": ("webhook_endpoints/{endpoint}", LONGEST_LIST),
-    "Deliveries": ("webhook_endpoints/{endpoint}/deliveries", LIST),
-    "Deliveries that have failed": ("webhook_endpoints/{endpoint}/deliveries?status=failed", FILTERED_LIST),
-    "Deliveries of a type": ("webhook_endpoints/{endpoint}/deliveries?type=customer.created", FILTERED_LIST),
-    "Requests": ("requests", LIST),
-    "Requests that were refused": ("requests?status=errors", FILTERED_LIST),
-    "Requests of a key": ("requests?key={key}", FILTERED_LIST),
-    "Audit trail": ("audit_trail", LIST),
-    "Audit trail of a person": ("audit_trail?who=ada@example.com", FILTERED_LIST),
-    "An event": ("events/{event}", LIST),
-    "Rotation of a key": ("api_keys/{key}/rotate", LIST),
+    "Today": ("", "/v1/appointments?limit=100&appointment_at[gte]={today}&appointment_at[lte]={tomorrow}"),
+    "Waiting": ("/waiting", "/v1/conversations?waiting=true&limit=50"),
+    "Customers": ("/customers", "/v1/customers?limit=50"),
+    "A customer, with the timeline": ("/customers/{customer}", LIST),
+    "People found by a word of the name": ("/find?q=lovelace", "/v1/customers?limit=20"),
+    "Webhook endpoint, with its chart": ("/webhook_endpoints/{endpoint}", LONGEST_LIST),
+    "Deliveries": ("/webhook_endpoints/{endpoint}/deliveries", LIST),
+    "Deliveries that have failed": ("/webhook_endpoints/{endpoint}/deliveries?status=failed", FILTERED_LIST),
+    "Deliveries of a type": ("/webhook_endpoints/{endpoint}/deliveries?type=customer.created", FILTERED_LIST),
+    "Requests": ("/requests", LIST),
+    "Requests that were refused": ("/requests?status=errors", FILTERED_LIST),
+    "Requests of a key": ("/requests?key={key}", FILTERED_LIST),
+    "Audit trail": ("/audit_trail", LIST),
+    "Audit trail of a person": ("/audit_trail?who=ada@example.com", FILTERED_LIST),
+    "An event": ("/events/{event}", LIST),
+    "Rotation of a key": ("/api_keys/{key}/rotate", LIST),
 }
 """By name: the path of a page, and of the list of the API that it is compared with."""
 HEADINGS = (f"a page of a project with {ROWS:,} rows", "reads", "time, ms", "time of a list, ms", "time ÷ list")
@@ -72,8 +78,8 @@ def measure(rounds: int) -> dict[str, Measured]:
         gc.freeze()
         return {
             name: _compare(
-                partial(browser.get, f"/admin/projects/{project.id}/test/{page.format(**names)}"),
-                partial(stage.call, "GET", path),
+                partial(browser.get, f"/admin/projects/{project.id}/test{page.format(**names)}"),
+                partial(stage.call, "GET", path.format(**names)),
                 rounds,
             )
             for name, (page, path) in PAGES.items()
@@ -108,7 +114,8 @@ def _time(request: Callable[[], Shown | Answer]) -> float:
 
 
 def _fill(stage: Stage, project: Project) -> dict[str, str]:
-    """Write the rows. Returns the ids that the paths name."""
+    """Write the rows. Returns what the paths name."""
+    from shared.core import clock
     from shared.store.keys import Scope
     from tests.support import browsing, rows
     from tests.support.resources import created
@@ -116,16 +123,22 @@ def _fill(stage: Stage, project: Project) -> dict[str, str]:
     scope = Scope(project.id, False)
     endpoint = created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
     customer = created(stage, "/v1/customers", phone="+15005550006")["id"]
+    conversation = created(stage, "/v1/conversations")
+    today = clock.now() // clock.DAY * clock.DAY
     [key] = [one.id for one in browsing.keys_of(project.id) if not one.livemode]
     with browsing.as_test() as operator:
         found = [
+            *_people(scope),
+            *_appointments(scope, customer, today),
+            *_waiting(scope, conversation),
             *_deliveries(scope, endpoint),
             *_requests(scope, key),
             *_audit(project.id, operator.request_id, customer),
         ]
         rows.write(found)
     event = next(row["sk"] for row in found if row["kind"] == "event")
-    return {"endpoint": endpoint, "key": key, "event": event}
+    days = {"today": clock.iso(today), "tomorrow": clock.iso(today + clock.DAY - 1)}
+    return {"endpoint": endpoint, "key": key, "event": event, "customer": customer, **days}
 
 
 def _instants() -> Iterator[int]:
@@ -133,6 +146,40 @@ def _instants() -> Iterator[int]:
 
     now = clock.now()
     return iter(range(now - ROWS * EVERY_MS, now, EVERY_MS))
+
+
+def _people(scope: Scope) -> Iterator[table.Row]:
+    """Customers of one family name, with the rows by which they are found."""
+    from shared.customers import commands
+    from shared.customers.resource import CustomerCreate
+    from shared.store import table
+
+    for number in range(ROWS):
+        body = CustomerCreate.model_construct(phone=f"+1500{number:07d}", name=f"Ada{number} Lovelace")
+        yield from (write.row for write in commands.create(scope, body).writes if isinstance(write, table.Put))
+
+
+def _appointments(scope: Scope, customer_id: str, today: int) -> Iterator[table.Row]:
+    """A hundred on each day, from 50 days ago."""
+    from shared.core import clock
+    from tests.support import rows
+
+    for number in range(ROWS):
+        at = today - 50 * clock.DAY + number * clock.DAY // 100
+        facts = {"customer_id": customer_id, "appointment_at": clock.iso(at), "duration_minutes": 10}
+        yield rows.appointment(scope, title="Check-up", **facts)
+
+
+def _waiting(scope: Scope, conversation: Any) -> Iterator[table.Row]:
+    """Conversations that wait for a person."""
+    from shared.agent.tools import HandoffReason
+    from shared.conversations.resource import CONVERSATIONS
+    from shared.core import clock, ids
+
+    for instant in _instants():
+        handoff = {"reason": HandoffReason.PERSON_REQUESTED, "at": clock.iso(instant)}
+        doc = {"id": ids.new(CONVERSATIONS.prefix, instant), "waiting": True, "handoff": handoff}
+        yield CONVERSATIONS.insert(scope, conversation | doc).row
 
 
 def _deliveries(scope: Scope, endpoint_id: str) -> Iterator[table.Row]:
