@@ -9,6 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.simulation import runner
+from tests.simulation.history import Outcome
+
 HISTORIES = 80
 
 
@@ -40,3 +43,21 @@ def test_the_same_seed_gives_the_same_history(tmp_path: Path) -> None:
 
 def test_each_planted_fault_is_found_by_its_seed() -> None:
     assert "NOT FOUND" not in simulate("--planted", "known")
+
+
+def test_a_failure_is_a_table_with_a_short_name_for_each_id() -> None:
+    customer, other, queue = f"cust_{'a' * 26}", f"cust_{'b' * 26}", "DialsQueue63D2C2C5-8BmMIxotRxBl"
+    lines = [
+        f'    0.100000  client 0                op1  POST  /v1/customers  {{}}  201  {{"id":"{customer}"}}',
+        f'    0.200000  client 0                op2  POST  /v1/customers  {{}}  201  {{"id":"{other}"}}',
+        f"    0.300000  sessions@0.1            SendMessageBatch  appointments-local-{queue} {customer} {other}  200",
+        "    0.400000  sessions@0.1            killed",
+    ]
+    finding, head, *shown = runner.table(Outcome([f"7.3: {customer} had two calls"], lines=lines))
+    assert finding == "  7.3: cust-1 had two calls"
+    assert "seconds" in head
+    assert shown == [
+        "    0.100000  client 0                op1  POST  /v1/customers  {}  201",
+        "    0.300000  sessions@0.1            SendMessageBatch  dials cust-1 cust-2  200",
+        "    0.400000  sessions@0.1            killed",
+    ]

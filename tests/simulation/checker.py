@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import itertools
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from typing import Any
 
 from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
-from tests.simulation.clients import Load, Operation, Scope
-from tests.simulation.receivers import Got, Receiver
+from tests.simulation.clients import WISH, Load, Operation, Scope, scope_at
+from tests.simulation.faults import Fault
+from tests.simulation.hosts import Host
+from tests.simulation.receivers import UNSEEN, Got, Receiver
 from tests.simulation.world import World
 
 OFF_S = 0.7
@@ -52,6 +55,8 @@ class Shown:
     """How often the pages of the lists have each resource."""
     found: dict[str, set[str]] = field(default_factory=dict)
     """By customer: the appointments that a filter finds."""
+    erased: set[str] = field(default_factory=set)
+    """The ids of erased customers, and of all that belonged to them."""
 
     def events_of(self, id: str) -> list[Any]:
         """The events of a resource, oldest first."""
@@ -63,19 +68,26 @@ def check(world: World, load: Load) -> list[str]:
     shown = [_read(world, load, scope) for scope in load.scopes]
     found: list[str] = []
     for each in shown:
-        mine = [operation for operation in load.operations if operation.scope is each.scope]
+        each.erased = _erased(load, each.scope)
+        every = [operation for operation in load.operations if operation.scope is each.scope]
+        # Of what was erased, nothing is shown any more.
+        mine = [operation for operation in every if not _is_about(operation, each.erased)]
         checks = (
-            _responses(world, mine),
+            _responses(world, every),
+            _keys(every),
+            _rates(world, load, every),
+            _erasures(world, load, each),
             _effects(each, mine),
             _changes(each),
             _order(each, mine),
             _lists(each, mine),
-            _calls(each, mine),
-            _conversations(each, mine),
+            _calls(world, each, mine),
+            _conversations(world, each, mine),
             _deliveries(world, load, each, mine),
         )
         found += [f"{finding} [{each.scope.name}]" for findings in checks for finding in findings]
     found += _tenancy(load, shown)
+    found += _replays(world, load)
     if not found:
         # Last, because this changes what is shown.
         found += [finding for each in shown for finding in _nothing_is_held(world, each)]
@@ -158,6 +170,39 @@ def _responses(world: World, operations: Sequence[Operation]) -> Iterator[str]:
         bodies = {each.response.body for each in operation.tries if 200 <= each.response.status < 300}
         if operation.key and len(bodies) > 1:
             yield f"4.1: {operation.name} got {len(bodies)} different responses for one key"
+
+
+def _keys(operations: Sequence[Operation]) -> Iterator[str]:
+    """A read-only key changes nothing, and a key is refused from its end on."""
+    for operation in operations:
+        scope = operation.scope
+        for each in operation.tries:
+            status = each.response.status
+            if status == 429 or status >= 500:
+                continue
+            if operation.api_key == scope.reading and (status == 403) != (operation.method != "GET"):
+                yield f"0.3: {operation.name} ({operation.method}) with a read-only key got {status}"
+            if operation.api_key == scope.ending and each.began > scope.ends_at + OFF_S and status != 401:
+                yield f"0.3: {operation.name} got {status}, although its key had ended"
+            if operation.api_key == scope.ending and each.ended < scope.ends_at - OFF_S and status == 401:
+                yield f"0.3: {operation.name} was refused before the end of its key"
+
+
+def _rates(world: World, load: Load, operations: Sequence[Operation]) -> Iterator[str]:
+    """No key sends more than its limits allow, as far as it is certain in which second a request was counted."""
+    if world.faults.injected[Fault.CLOCK_OFF] or world.faults.injected[Fault.CLOCK_STEPPED]:
+        return
+    for seconds, most in zip((1, 60), load.limits, strict=True):
+        counts: Counter[tuple[str, float]] = Counter()
+        for operation in operations:
+            for each in operation.tries:
+                window = each.began // seconds
+                accepted = each.response.status not in (401, 429) and each.response.status < 500
+                if accepted and each.ended // seconds == window:
+                    counts[operation.api_key, window] += 1
+        for (_, window), count in counts.items():
+            if count > most:
+                yield f"1.5: a key sent {count} requests in the {seconds} s from {window * seconds:.0f}, not {most}"
 
 
 def _effects(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
@@ -297,18 +342,19 @@ def _lists(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
 # Calls and conversations
 
 
-def _calls(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+def _calls(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     of_customer: dict[str, list[Any]] = defaultdict(list)
     for session in shown.resources.values():
         if session["object"] == "session":
             of_customer[session["customer_id"]].append(session)
             yield from _call(shown, session)
     for customer, sessions in of_customer.items():
-        for first, second in _at_once(sessions):
+        for first, second in _at_once(world, sessions):
             yield f"7.3: {customer} had two calls at once, {first} and {second}"
     yield from _one_call_a_key(operations)
     yield from _calls_of_deleted(shown, operations)
     yield from _opt_outs(shown, operations)
+    yield from _wishes(shown, operations)
 
 
 def _call(shown: Shown, session: Any) -> Iterator[str]:
@@ -327,8 +373,11 @@ def _call(shown: Shown, session: Any) -> Iterator[str]:
             yield f"7.11: the {part} of {id} is never available"
 
 
-def _at_once(those: list[Any]) -> Iterator[tuple[str, str]]:
+def _at_once(world: World, those: list[Any]) -> Iterator[tuple[str, str]]:
     """The pairs of which the second began before the first had ended."""
+    if world.faults.injected[Fault.FROZEN] or world.faults.injected[Fault.STALLED]:
+        # What is committed long after `created_at` may have been created after another one had begun and ended.
+        return
     for first, second in itertools.pairwise(sorted(those, key=lambda each: str(each["id"]))):
         if first["ended_at"] is None or _seconds(second["created_at"]) < _seconds(first["ended_at"]) - OFF_S:
             yield first["id"], second["id"]
@@ -377,6 +426,23 @@ def _opt_outs(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
                     yield f"11.15: {session['id']} was dialed, although {stop.name} had ended"
 
 
+def _wishes(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """Whose wish in a message is not to be called is not called, and neither is anybody else on that phone."""
+    opt_ins = [each for each in operations if each.path.endswith("/opt_in")]
+    for wish in operations:
+        if not _is_message(wish) or not wish.succeeded or wish.body["content"] != WISH or wish.body.get("role"):
+            continue
+        customer = wish.result["conversation"]["customer_id"]
+        phones = {event["data"]["object"]["phone"] for event in shown.events_of(customer)} if customer else set()
+        until = min((each.began for each in opt_ins if each.ended > wish.began), default=float("inf"))
+        for event in shown.events:
+            session = event["data"]["object"]
+            # Which phone was opted out is certain only if the customer had no other one.
+            is_dialed = event["type"] == "session.dialing" and {session["to"]} == phones
+            if is_dialed and wish.ended + OFF_S < _seconds(session["updated_at"]) < until:
+                yield f"11.16: {session['id']} was dialed, although {wish.name} had ended"
+
+
 def _may_allow_calls(operation: Operation, customer: str) -> bool:
     lifts = isinstance(operation.body, dict) and operation.body.get("do_not_call") is False
     return (
@@ -384,7 +450,7 @@ def _may_allow_calls(operation: Operation, customer: str) -> bool:
     ) or operation.path == f"/v1/customers/{customer}/opt_in"
 
 
-def _conversations(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+def _conversations(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     for id, messages in shown.messages.items():
         roles = [message["role"] for message in messages if message["role"] != "staff"]
         if roles != ["user", "assistant"] * (len(roles) // 2):
@@ -398,7 +464,7 @@ def _conversations(shown: Shown, operations: Sequence[Operation]) -> Iterator[st
         if conversation["object"] == "conversation" and conversation["external_id"]:
             threads[conversation["external_id"]].append(conversation)
     for name, those in threads.items():
-        for first, second in _at_once(those):
+        for first, second in _at_once(world, those):
             yield f"8.1: {name} has two active conversations, {first} and {second}"
 
 
@@ -428,6 +494,54 @@ def _is_message(operation: Operation) -> bool:
     return operation.method == "POST" and operation.path.endswith("/messages")
 
 
+# Erasures
+
+
+def _erased(load: Load, scope: Scope) -> set[str]:
+    """The ids of customers whose erasure was begun, and of all that belongs to them, as far as anybody was told."""
+    found = {erasure.customer for erasure in load.erasures if erasure.scope is scope}
+    for operation in load.operations:
+        if operation.scope is scope and operation.succeeded and isinstance(operation.result, dict):
+            result, customer = operation.result, operation.path.split("/")[3:4]
+            if operation.path.endswith("/call") and set(customer) & found:
+                found.add(result["session_id"])
+            for one in (result, result.get("conversation") or {}, *(result.get("data") or ())):
+                if one.get("customer_id") in found and "id" in one:
+                    found.add(one["id"])
+            if (result.get("conversation") or {}).get("id") in found:
+                found |= {result["id"], *([result["reply"]["id"]] if result["reply"] else [])}
+    for receiver in load.endpoints.values():
+        for post in receiver.log:
+            one = post.event["data"]["object"]
+            if one["id"] in found or one.get("customer_id") in found:
+                found |= {one["id"], post.event["id"]}
+    return found
+
+
+def _is_about(operation: Operation, ids: set[str]) -> bool:
+    texts = [operation.path, *(each.response.body for each in operation.tries)]
+    return any(id in text for id in ids for text in texts)
+
+
+def _erasures(world: World, load: Load, shown: Shown) -> Iterator[str]:
+    """Of an erased person, the table and the bucket have nothing but the mark of the erasure, and saved responses.
+
+    A replay keeps the ids of the events that it has sent, which say nothing of a person.
+    """
+    ids = {id for id in shown.erased if not id.startswith("evt_")}
+    for erasure in load.erasures:
+        if erasure.scope is shown.scope and erasure.ended is None:
+            yield f"erasure: that of {erasure.customer} does not end"
+    for (pk, sk), item in world.table.items.items():
+        text = f"{pk} {sk} {json.dumps(item)}"
+        left = sorted(id for id in ids if id in text)
+        if left and "#idempotency" not in pk and "#erasure" not in pk:
+            yield f"erasure: {pk} {sk} has {left[0]}"
+    for (_, key), content in world.objects.items():
+        if any(id in key or id.encode() in content for id in ids):
+            yield f"erasure: the file {key} is left"
+
+
 # Deliveries
 
 
@@ -437,6 +551,7 @@ def _deliveries(world: World, load: Load, shown: Shown, operations: Sequence[Ope
     }
     for event in shown.events:
         deliveries = shown.deliveries[event["id"]]
+        yield from _one_after_another(event, deliveries)
         for delivery in deliveries:
             yield from _ending(world, event, delivery, shown, operations)
         if any(delivery["trigger"] == "test" for delivery in deliveries):
@@ -451,6 +566,31 @@ def _deliveries(world: World, load: Load, shown: Shown, operations: Sequence[Ope
         yield from _received(shown, id, receiver)
         yield from _signed(receiver, operations, creation)
         yield from _closed(id, receiver, operations)
+
+
+def _one_after_another(event: Any, deliveries: Sequence[Any]) -> Iterator[str]:
+    """A retry begins when no delivery of the event to the endpoint is under way."""
+    for retry in deliveries:
+        for other in deliveries:
+            earlier = other["webhook_endpoint_id"] == retry["webhook_endpoint_id"] and other["id"] < retry["id"]
+            ended = other["completed_at"]
+            if earlier and retry["retry_of"] and (not ended or _seconds(ended) > _seconds(retry["created_at"]) + OFF_S):
+                yield f"9.11: {retry['id']} of {event['id']} was created while {other['id']} was under way"
+
+
+def _replays(world: World, load: Load) -> Iterator[str]:
+    """A replay of failed deliveries ends."""
+    for scope, endpoint in dict.fromkeys(load.replays):
+
+        def find(host: Host, scope: Scope = scope, endpoint: str = endpoint) -> Any:
+            found = host.module("shared.webhooks.replays").find(scope_at(host, scope), [endpoint])
+            return [(each.ended_as, each.replayed, each.accepted, each.failed_again) for each in found.values()]
+
+        for how, replayed, accepted, failed_again in world.operate("find", find).result:
+            if how is None:
+                yield f"9.11: the replay to {endpoint} does not end"
+            if accepted + failed_again > replayed:
+                yield f"9.11: of {replayed} retries to {endpoint}, {accepted} were accepted and {failed_again} not"
 
 
 def _reached(
@@ -500,7 +640,8 @@ def _disabled(delivery: Any, shown: Shown, operations: Sequence[Operation]) -> I
     shown_enabled = shown.endpoints.get(endpoint, {}).get("enabled")
     if status == "failed" and delivery["response_status_code"] == 410 and True not in enabled and shown_enabled:
         yield f"9.14: {endpoint} responded to {id} with 410, and is enabled"
-    closed = False in enabled or gone or any(each.method == "DELETE" for each in changes)
+    # The event that the endpoint has answered with 410 may be erased.
+    closed = False in enabled or gone or any(each.method == "DELETE" for each in changes) or shown.erased
     if status == "canceled" and not closed and not shown.endpoints.get(endpoint, {}).get("disabled_reason"):
         yield f"9.13: {id} was canceled, and its endpoint was never disabled"
 
@@ -530,6 +671,8 @@ def _received(shown: Shown, id: str, receiver: Receiver) -> Iterator[str]:
     for each in receiver.log:
         got[each.headers["webhook-id"]].append(each)
     for event_id, posts in got.items():
+        if event_id in shown.erased:
+            continue
         if event_id not in events:
             yield f"9.1: {receiver.name} got {event_id}, which does not exist"
         elif posts[0].event != events[event_id]:
@@ -545,7 +688,7 @@ def _recorded(event_id: str, id: str, deliveries: Sequence[Any], posts: Sequence
     attempts = [attempt for delivery in deliveries for attempt in delivery["attempts"]]
     unrecorded = list(posts)
     for attempt in attempts:
-        if attempt["error_code"] == "connection_refused":
+        if attempt["error_code"] in UNSEEN:
             continue
         at = _seconds(attempt["at"])
         same = [post for post in unrecorded if post.status == attempt["response_status_code"]]

@@ -9,15 +9,19 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receiver
 from tests.simulation.world import Response, World
 
 PHONES = [f"+150055500{number:02}" for number in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 24)]
 """Numbers of test mode: the last digits decide how a call ends, and whether there is consent."""
+WISH = "Please do not call me again."
+"""A person's wish not to be called, which opts the phone out."""
 WORDS = (
     "Hello",
     "When is my appointment?",
@@ -26,20 +30,26 @@ WORDS = (
     "Yes, please.",
     "Please move it to tomorrow at 10:00.",
     "I want to talk to a person.",
-    "Please do not call me again.",
+    WISH,
     "[[sim:error]]",
     "[[sim:handoff]]",
 )
 MOST_TRIES = 8
+MOST_ERASING = 100
+"""How often an erasure is begun or continued at most."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """A project and a mode, and a key of theirs."""
+    """A project and a mode, and their keys: one that may do everything, a read-only one, and one that ends."""
 
     project: int
     livemode: bool
     key: str
+    reading: str
+    ending: str
+    ends_at: float
+    """When the last one ends, in Unix seconds."""
 
     @property
     def name(self) -> str:
@@ -66,6 +76,8 @@ class Operation:
     path: str
     body: Any
     key: str | None
+    """Its Idempotency-Key."""
+    api_key: str
     tries: list[Try] = field(default_factory=list)
     reuses: Operation | None = None
     """The operation whose key it uses, which it must not."""
@@ -102,13 +114,26 @@ class Operation:
 
 
 @dataclass
-class Load:
-    """What all clients of a history did."""
+class Erasure:
+    """A customer who is to be erased. `ended` is when the erasure was complete."""
 
+    scope: Scope
+    customer: str
+    ended: float | None = None
+
+
+@dataclass
+class Load:
+    """What all clients of a history did. `limits` are the requests of a key in a second and in a minute."""
+
+    limits: tuple[int, int]
     operations: list[Operation] = field(default_factory=list)
     endpoints: dict[str, Receiver] = field(default_factory=dict)
     """The receiver of each endpoint's URL."""
     scopes: list[Scope] = field(default_factory=list)
+    erasures: list[Erasure] = field(default_factory=list)
+    replays: list[tuple[Scope, str]] = field(default_factory=list)
+    """The endpoints to which failed deliveries were replayed."""
     hot: int = 4
     """Of how many of the latest resources clients think most."""
     left: int = 0
@@ -262,9 +287,30 @@ class Client:
             other = self._random.choice(mine)
             number = len(self._load.operations)
             body = {"phone": PHONES[0], "metadata": {"mark": f"op{number}"}}
-            operation = Operation(number, self._scope, "POST", "/v1/customers", body, other.key, reuses=other)
+            path, api_key = "/v1/customers", self._scope.key
+            operation = Operation(number, self._scope, "POST", path, body, other.key, api_key, reuses=other)
             self._load.operations.append(operation)
             self._send(operation, 1)
+
+    def _replay(self) -> None:
+        """An operator has all failed deliveries to an endpoint retried."""
+        if endpoint := self._any("webhook_endpoints"):
+            since = self._world.now - self._random.choice((60, 3600, 86_400))
+            self._load.replays.append((self._scope, endpoint))
+            self._world.operate("start", partial(_start_replay, self._scope, endpoint, round(since * 1000)))
+
+    def _erase(self) -> None:
+        """An operator erases a customer, which takes minutes."""
+        if customer := self._any("customers"):
+            erasure = Erasure(self._scope, customer)
+            self._load.erasures.append(erasure)
+            for _ in range(MOST_ERASING):
+                ended = self._world.operate("erase", partial(_erase_now, self._scope, customer))
+                if ended.succeeded and ended.result is None:
+                    erasure.ended = self._world.now
+                    return
+                again_at = ended.result if ended.succeeded else self._world.now + 60
+                self._world.scheduler.sleep(max(1, again_at - self._world.now))
 
     def _wait(self) -> None:
         self._world.scheduler.sleep(self._random.choice((1, 60, 3600, 20_000)))
@@ -295,7 +341,9 @@ class Client:
         if isinstance(body, dict) and "metadata" in body:
             body = body | {"metadata": {"mark": f"op{number}", f"key{number % 3}": f"op{number}"}}
         key = f"key-{number}" if method in ("POST", "PATCH") and self._random.random() < 0.85 else None
-        operation = Operation(number, self._scope, method, path, body, key)
+        scope = self._scope
+        api_key = self._random.choices((scope.key, scope.reading, scope.ending), (30, 1, 1))[0]
+        operation = Operation(number, scope, method, path, body, key, api_key)
         self._load.operations.append(operation)
         twice = key is not None and self._random.random() < 0.1
         patience = self._random.choice((1, 3, MOST_TRIES))
@@ -313,9 +361,7 @@ class Client:
         for number in itertools.count(1):
             began = self._world.now
             headers = {"Idempotency-Key": operation.key} if operation.key else {}
-            response = self._world.request(
-                operation.method, operation.path, operation.scope.key, operation.body, headers
-            )
+            response = self._world.request(operation.method, operation.path, operation.api_key, operation.body, headers)
             operation.tries.append(Try(began, self._world.now, response))
             self._world.note(
                 *(operation.name, operation.method, operation.path, json.dumps(operation.body)),
@@ -331,6 +377,29 @@ def _may_repeat(operation: Operation, response: Response) -> bool:
     if response.status in (502, 504):
         return operation.key is not None or operation.method in ("GET", "DELETE")
     return response.headers.get("service-should-retry", response.headers.get("Service-Should-Retry")) == "true"
+
+
+def scope_at(host: Host, scope: Scope) -> Any:
+    """The scope as the service's modules know it."""
+    return host.module("shared.store.keys").Scope(scope.project, scope.livemode)
+
+
+def _start_replay(scope: Scope, endpoint: str, since: int, host: Host) -> None:
+    """Start a replay, as its page does. Nothing happens if the endpoint is closed, or a replay is running."""
+    start, commit = host.module("shared.webhooks.replays").start, host.module("shared.store.commit").commit
+    with suppress(host.module("shared.core.errors").ApiError):
+        commit(lambda: start(scope_at(host, scope), endpoint, since, "operator"), f"replay of {endpoint} since {since}")
+
+
+def _erase_now(scope: Scope, customer: str, host: Host) -> float | None:
+    """Go on with an erasure. Returns when to do so again; None if it is complete."""
+    erasing = host.module("shared.erasure.erasing")
+    try:
+        for _ in erasing.erase(scope_at(host, scope), customer, list):
+            pass
+    except erasing.NotYet as wait:
+        return float(wait.until / 1000)
+    return None
 
 
 STEPS = {
@@ -352,6 +421,8 @@ STEPS = {
     "end_conversation": 1,
     "retry_delivery": 2,
     "reuse_key": 1,
+    "replay": 1,
+    "erase": 1,
     "wait": 2,
 }
 """The steps of a client, and how often each is taken."""
@@ -364,8 +435,3 @@ CREATED_BY = {
     "conversations": "message",
 }
 """The step that creates a resource of each kind."""
-
-
-def scopes(world: World, create: Callable[[int, bool], str]) -> list[Scope]:
-    """Two projects, the first with both modes."""
-    return [Scope(project, live, create(project, live)) for project, live in ((1, False), (1, True), (2, False))]

@@ -44,6 +44,8 @@ class Fault(StrEnum):
     """A state machine fails before it sends its wake-up."""
     CLOCK_OFF = "clock_off"
     """The clock of a host is off by up to 300 ms."""
+    CLOCK_STEPPED = "clock_stepped"
+    """The clock of a host steps, and is off by up to 300 ms afterwards."""
     FROZEN = "frozen"
     """A function stands still at a call until after its time limit, and then goes on."""
 
@@ -68,6 +70,7 @@ RATES = {
     Fault.INDEX_LAG: 0.1,
     Fault.TIMER_LOST: 0.2,
     Fault.CLOCK_OFF: 0.3,
+    Fault.CLOCK_STEPPED: 0.01,
     Fault.FROZEN: 0.01,
 }
 """The highest rate of each kind: of the calls, messages, batches, runs or hosts that it can concern."""

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tests.simulation import checker, clients, scheduler
-from tests.simulation.clients import Client, Load
+from tests.simulation import checker, scheduler
+from tests.simulation.clients import Client, Load, Scope
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
 from tests.simulation.scheduler import MICROSECONDS, Stuck
-from tests.simulation.world import MOST_SWITCHES, QUIET_WITHIN_S, START, Invocation, World, prepare
+from tests.simulation.world import MOST_SWITCHES, QUIET_WITHIN_S, START, World, prepare
 
+USUAL_LIMITS, LOW_LIMITS = (100, 5000), (4, 60)
+"""The rate limits of a key: requests in a second and in a minute."""
 FEWEST_STEPS, MOST_STEPS = 2, 40
 """The steps of each client of a history."""
 
@@ -55,7 +57,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     world = World(plan.seed, hosts, sqs, faults)
     scheduler.use(world.scheduler)
     draw = random.Random(f"{plan.seed}/load")
-    load = Load(hot=draw.choice((1, 2, 6)))
+    load = Load(hot=draw.choice((1, 2, 6)), limits=draw.choice((USUAL_LIMITS, USUAL_LIMITS, LOW_LIMITS)))
     count, steps = _size(draw)
     count, steps = min(count, plan.clients or count), min(steps, plan.steps or steps)
     linger = draw.choice((0, 60, 3600, 40_000))
@@ -64,7 +66,11 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
 
     def direct() -> None:
         faults.on = False
-        load.scopes = clients.scopes(world, lambda project, live: _new_key(world, project, live))
+        load.scopes = [
+            _new_scope(world, project, live, draw.choice((5, 60, 600)))
+            for project, live in ((1, False), (1, True), (2, False))
+        ]
+        world.limit_requests(*load.limits)
         faults.on = True
         load.left = count
         together = draw.random() < 0.6
@@ -77,6 +83,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         world.scheduler.sleep(linger)
         faults.on = False
         world.note("no more faults")
+        world.limit_requests(*USUAL_LIMITS)
         state["phase"] = "rest"
         end = world.now + QUIET_WITHIN_S
         while not world.is_quiet():
@@ -116,13 +123,17 @@ def _size(draw: random.Random) -> tuple[int, int]:
     return count, min(MOST_STEPS, round(FEWEST_STEPS * draw.paretovariate(1.3)))
 
 
-def _new_key(world: World, project: int, live: bool) -> str:
-    """A project with this number, and a key of one of its modes."""
-    host = world.hosts[0]
-    task = world.scheduler.current
-    assert task is not None
-    task.group = Invocation("operator", host=host)
-    host.module("shared.projects.projects").ensure(project, f"Project {project}")
-    _, plaintext = host.module("shared.projects.api_keys").create(project, live, "simulation")
-    task.group = None
-    return str(plaintext)
+def _new_scope(world: World, project: int, live: bool, ends_in_s: float) -> Scope:
+    """A project with this number, and keys of one of its modes."""
+    ends_at = world.now + ends_in_s
+
+    def create(host: Host) -> list[str]:
+        host.module("shared.projects.projects").ensure(project, f"Project {project}")
+        creation = host.module("shared.projects.api_keys").creation
+        terms: list[dict[str, Any]] = [{}, {"read_only": True}, {"valid_until": round(ends_at * 1000)}]
+        made = [creation(project, live, "simulation", **each) for each in terms]
+        host.module("shared.store.table").write([write for each in made for write in each.writes], f"{project} {live}")
+        return [each.plaintext for each in made]
+
+    key, reading, ending = world.operate("operator", create).result
+    return Scope(project, live, key, reading, ending, ends_at)

@@ -26,7 +26,7 @@ PLANTED = (
         "a row is inserted without a condition",
         ("shared/store/table/writes.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
         "9.1",
-        seed=1,
+        seed=4,
     ),
     Planted(
         "the record of an Idempotency-Key is overwritten",
@@ -36,13 +36,13 @@ PLANTED = (
             '"attribute_not_exists(k) OR expires_at <= :now"',
         ),
         "4.1",
-        seed=2,
+        seed=1,
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
         ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
-        "4.2",
-        seed=2,
+        "4.1",
+        seed=1,
     ),
     Planted(
         "a change does not check the version that it was read with",
@@ -116,7 +116,7 @@ PLANTED = (
             "    return True or type in filters",
         ),
         "9.3",
-        seed=1,
+        seed=2,
     ),
     Planted(
         "a disabled endpoint's deliveries are sent",
@@ -140,7 +140,7 @@ PLANTED = (
             "return Retry(RETRY_SCHEDULE_S[number - 1])",
         ),
         "0.6",
-        seed=2,
+        seed=3,
     ),
     Planted(
         "a delivery fails after eight attempts",
@@ -150,7 +150,7 @@ PLANTED = (
             "if number < len(RETRY_SCHEDULE_S) - 1",
         ),
         "0.6",
-        seed=20,
+        seed=6,
     ),
     Planted(
         "a timer's row is due when its timer is set",
@@ -160,7 +160,7 @@ PLANTED = (
             'tasks.due_attributes(doc["id"], now, DELIVERY_GRACE_S), also)',
         ),
         "0.6",
-        seed=2,
+        seed=3,
     ),
     Planted(
         "two calls to one customer at once",
@@ -201,7 +201,7 @@ PLANTED = (
         "an endpoint that is gone stays enabled",
         ("shared/webhooks/health.py", "if isinstance(step, Ended) and step.gone:", "if False:"),
         "9.14",
-        seed=22,
+        seed=4,
     ),
     Planted(
         "the index entry of an ended task is left behind",
@@ -269,7 +269,7 @@ PLANTED = (
         "a cancelled appointment is changed",
         ("shared/appointments/commands.py", "    if target not in TRANSITIONS[current]:", "    if False:"),
         "6.2",
-        seed=37,
+        seed=18,
     ),
     Planted(
         "a call goes on after its customer was deleted",
@@ -288,12 +288,67 @@ PLANTED = (
     Planted(
         "a key of another body gets the saved response",
         ("shared/api/idempotency.py", '    if row["fingerprint"] != key.fingerprint:', "    if False:"),
-        "2.9",
-        seed=2,
+        "4.2",
+        seed=5,
     ),
     Planted(
         "a session's end frees no customer",
         ("shared/calls/endings.py", 'condition="active_session = :id",', 'condition="active_session <> :id",'),
+        "",
+    ),
+    Planted(
+        "an erasure does not wait for what began before",
+        ("shared/erasure/erasing.py", "\nSETTLES_S = 120\n", "\nSETTLES_S = 0\n"),
+        "",
+    ),
+    Planted(
+        "an erasure leaves the transcripts of calls",
+        ("shared/erasure/erasing.py", "    _execute(transcripts.deletion(scope, id))\n", ""),
+        "erasure",
+        seed=5,
+    ),
+    Planted(
+        "a read-only key may write",
+        (
+            "shared/api/routes.py",
+            "        if caller.read_only and request.method not in _READING:",
+            "        if False:",
+        ),
+        "0.3",
+        seed=4,
+    ),
+    Planted(
+        "a key is valid after its end",
+        ("shared/projects/rate_limits.py", "OR valid_until > :now)", "OR valid_until <> :now)"),
+        "0.3",
+        seed=4,
+    ),
+    Planted(
+        "the requests of a minute are not limited",
+        ("shared/projects/rate_limits.py", "AND m = :m AND w.n < :per_minute", "AND m = :m AND :one <= :per_minute"),
+        "",
+    ),
+    Planted(
+        "a delivery that is under way is retried",
+        (
+            "shared/webhooks/deliveries/commands.py",
+            '    if any("due_at" in _cancel_if_closed(row, endpoint) for row in to_endpoint):',
+            "    if False:",
+        ),
+        "",
+    ),
+    Planted(
+        "the index entry of an ended replay is left behind",
+        ("shared/webhooks/replays.py", '{**tasks.NO_WORK, "ended_as"', '{"ended_as"'),
+        "",
+    ),
+    Planted(
+        "a wish in a message opts nobody out",
+        (
+            "shared/conversations/replies.py",
+            "else opt_out.reply_to_wish(known)",
+            "else None",
+        ),
         "",
     ),
 )

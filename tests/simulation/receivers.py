@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 DEADLINE_S = 15.0
+UNSEEN = ("connection_refused", "dns_error", "tls_error")
+"""The errors of attempts of which a receiver sees no request."""
 
 
 @dataclass
@@ -51,8 +53,6 @@ class Receiver:
     """Until when it has its character, in Unix seconds; it is good afterwards."""
     draw: random.Random
     log: list[Got] = field(default_factory=list)
-    refused: list[float] = field(default_factory=list)
-    """When connections were refused."""
 
     @property
     def url(self) -> str:
@@ -64,7 +64,7 @@ class Receiver:
         quick = self.draw.uniform(0.005, 0.2)
         character = self.character if now < self.until else "good"
         if character == "mixed":
-            character = self.draw.choice(("good", "failing", "hanging", "slow", "down", "redirecting"))
+            character = self.draw.choice(("good", "failing", "hanging", "slow", "down", "unknown", "redirecting"))
         answers: dict[str, tuple[float, int | None, str | None]] = {
             "good": (quick, 204, None),
             "failing": (quick, 500, "http_error"),
@@ -72,6 +72,8 @@ class Receiver:
             "hanging": (DEADLINE_S, None, "timeout"),
             "slow": (self.draw.uniform(5, 14), 200, None),
             "down": (quick, None, "connection_refused"),
+            "unknown": (quick, None, "dns_error"),
+            "untrusted": (quick, None, "tls_error"),
             "redirecting": (quick, 302, "redirect"),
             "refusing": (quick, 404, "http_error"),
             "gone": (quick, 410, "http_error"),
@@ -88,6 +90,8 @@ CHARACTERS = (
     "hanging",
     "slow",
     "down",
+    "unknown",
+    "untrusted",
     "redirecting",
     "refusing",
     "gone",
@@ -128,9 +132,7 @@ class Receivers:
             world.kill()
         started = world.now
         seconds, status, error = receiver.answer(started)
-        if error == "connection_refused":
-            receiver.refused.append(started)
-        else:
+        if error not in UNSEEN:
             receiver.log.append(Got(started, dict(headers), body.decode(), status, error, world.invocation()))
         world.note("POST", url, headers["webhook-id"], status or error)
         world.scheduler.sleep(seconds)

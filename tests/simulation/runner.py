@@ -23,7 +23,9 @@ from tests.simulation.planted import PLANTED, Planted
 
 HOSTS = 3
 """Copies of the service. A history uses some of them."""
-MOST_LINES = 60
+MOST_LINES, MOST_CHARACTERS = 60, 220
+_ID = re.compile(r"\b([a-z]{3,4})_[0-9a-z]{26}\b")
+_QUEUE = re.compile(r"appointments-local-(\w+?)Queue[0-9A-F]{8}-\w+(?:\.fifo)?")
 PLANTED_WITHIN = 2_000
 """The seeds in which each planted fault must be found."""
 KNOWN_WITHIN = 40
@@ -189,8 +191,7 @@ def _report(runner: Runner, plan: Plan, outcome: Outcome, options: argparse.Name
     print("\n".join(f"  {problem}" for problem in outcome.problems))
     plan, outcome = runner.shorten(plan, outcome)
     print("shortened:")
-    print("\n".join(f"  {problem}" for problem in outcome.problems))
-    print("\n".join(_lines_about(outcome)))
+    print("\n".join(table(outcome)))
     print(f"to repeat it: {_command(plan)}")
     if options.history:
         options.history.write_text("\n".join(outcome.lines))
@@ -234,15 +235,32 @@ def _fewer(present: int, attempt: object) -> None:
             least = middle + 1
 
 
-def _lines_about(outcome: Outcome) -> list[str]:
-    """The lines of the history about what the first finding names, and what went wrong."""
-    names = re.findall(r"\b[a-z]{3,4}_[0-9a-z]{26}\b|\bop\d+\b", outcome.problems[0])
+def table(outcome: Outcome) -> list[str]:
+    """The findings, and the lines of the history about what the first one names and about what went wrong.
+
+    Each id has a short name, such as `cust-1`. Responses to clients are only their status.
+    """
+    names = [match[0] for match in re.finditer(rf"{_ID.pattern}|\bop\d+\b", outcome.problems[0])]
     about = [
-        line[:220]
+        line
         for line in outcome.lines
-        if any(name in line for name in names) or re.search(r"  (killed|timed out|no more faults)", line)
+        if any(name in line for name in names) or re.search(r"  (killed|frozen|timed out|no more faults)", line)
     ]
-    return about if len(about) <= MOST_LINES else [*about[: MOST_LINES - 1], f"… {len(about) - MOST_LINES + 1} more"]
+    left_out = about[MOST_LINES:]
+    short: dict[str, str] = {}
+
+    def readable(line: str) -> str:
+        for found in _ID.finditer(line):
+            number = 1 + sum(name.startswith(found[1]) for name in short.values())
+            short.setdefault(found[0], f"{found[1]}-{number}")
+        line = _ID.sub(lambda found: short[found[0]], line)
+        line = _QUEUE.sub(lambda found: found[1].lower(), line)
+        return re.sub(r"  (\d{3})  \{.*", r"  \1", line)[:MOST_CHARACTERS]
+
+    findings = [f"  {readable(problem)}" for problem in outcome.problems]
+    head = f"{'seconds':>12}  {'task':22}  call or request, what it is about, and the result"
+    more = [f"… {len(left_out)} more"] if left_out else []
+    return [*findings, head, *map(readable, about[:MOST_LINES]), *more]
 
 
 def _command(plan: Plan) -> str:

@@ -41,6 +41,7 @@ START = 1_800_000_000 * MICROSECONDS
 MOST_SWITCHES = 300_000
 QUIET_WITHIN_S = 8 * 24 * 3600
 """Seconds of virtual time in which the service must come to rest after the last request."""
+OPERATOR_TIMEOUT_S = 600
 LONGEST_BATCH = 20
 """Stream records in a batch."""
 FUNCTIONS = {function.name: function for function in topology.FUNCTIONS}
@@ -131,6 +132,8 @@ class World:
         self.queues = {name: self._engine.queue(address.name) for name, address in addresses.items()}
         self._names = {address.url: name for name, address in addresses.items()}
         self._entered: list[Any] = []
+        self._off: dict[int, float] = {}
+        """The seconds by which the clock of each host is off."""
         self.timers: set[str] = set()
         self._started: set[str] = set()
         self._task_tokens: dict[str, Task] = {}
@@ -169,6 +172,12 @@ class World:
         self._sweeper = spawn("sweeper", self._sweep)
         spawn("time to live", self._expire)
 
+    def limit_requests(self, per_second: int, per_minute: int) -> None:
+        """Set the rate limits of a key, which are lower in some histories."""
+        for host in self.hosts:
+            rate_limits = host.module("shared.projects.rate_limits")
+            rate_limits.PER_SECOND, rate_limits.PER_MINUTE = per_second, per_minute
+
     def is_quiet(self) -> bool:
         """Whether nothing is under way and nothing is scheduled."""
         return not (
@@ -205,24 +214,34 @@ class World:
 
     def invoke(self, function: str, event: Any) -> Ended:
         """Call a function as Lambda does, and wait for its end."""
+        timeout, module = FUNCTIONS[function].timeout, FUNCTIONS[function].handler.rpartition(".")[0]
+        deadline = self.now + timeout
+        return self._run(
+            function,
+            lambda host: host.module(module).handler(event, Context(function, deadline, lambda: self.now)),
+            timeout,
+        )
+
+    def operate(self, name: str, work: Callable[[Host], Any]) -> Ended:
+        """Let an operator run something with the service's modules, and wait for its end."""
+        return self._run(name, work, OPERATOR_TIMEOUT_S)
+
+    def _run(self, name: str, work: Callable[[Host], Any], timeout: float) -> Ended:
         host = self._take_host()
         self.running += 1
-        timeout = FUNCTIONS[function].timeout
         host.invocations += 1
-        invocation = Invocation(f"{function}@{host.number}.{host.invocations}", host=host)
+        invocation = Invocation(f"{name}@{host.number}.{host.invocations}", host=host)
         invocation.caller = self.scheduler.current
         if host.group is not None:
             # What the previous invocation left behind goes on with the next one.
             self.scheduler.thaw(host.group)
         previous, host.group = host.group, invocation
-        self.calls[f"invoke {function}"] += 1
-        context = Context(function, self.now + timeout, lambda: self.now)
-        handler = host.module(FUNCTIONS[function].handler.rpartition(".")[0]).handler
+        self.calls[f"invoke {name}"] += 1
 
         def run() -> None:
             asyncio.set_event_loop(host.loop)
             try:
-                ended = Ended(handler(event, context))
+                ended = Ended(work(host))
             except Exception as error:
                 ended = Ended(error=f"{type(error).__name__}: {error}")
             self._end(invocation, ended)
@@ -230,7 +249,7 @@ class World:
             if previous is not None and not previous.dead:
                 self.scheduler.freeze(previous)
 
-        self.scheduler.spawn(function, run, group=invocation)
+        self.scheduler.spawn(name, run, group=invocation)
         self.scheduler.park(timeout)
         if invocation.ended is None:
             self.note("timed out")
@@ -246,7 +265,7 @@ class World:
         if ended.error is not None and ended.error != "killed":
             self.note("failed", ended.error)
             if not ended.was_hit:
-                self.errors.append(f"{function}: {ended.error}, although nothing went wrong")
+                self.errors.append(f"{name}: {ended.error}, although nothing went wrong")
         return ended
 
     def _end(self, invocation: Invocation, ended: Ended) -> None:
@@ -317,9 +336,13 @@ class World:
     def _set_clock(self, host: Host) -> None:
         # An event loop of its own: that of a killed function would seem to run.
         host.loop = asyncio.new_event_loop()
-        off = self.faults.among(Fault.CLOCK_OFF).uniform(-0.3, 0.3)
-        off = off if self.faults.strikes(Fault.CLOCK_OFF) else 0.0
-        host.module("shared.core.clock").use(lambda: self.scheduler.seconds + off, self.scheduler.sleep)
+        self._off[host.number] = self._draw_off(Fault.CLOCK_OFF) if self.faults.strikes(Fault.CLOCK_OFF) else 0.0
+        host.module("shared.core.clock").use(
+            lambda: self.scheduler.seconds + self._off[host.number], self.scheduler.sleep
+        )
+
+    def _draw_off(self, kind: Fault) -> float:
+        return self.faults.among(kind).uniform(-0.3, 0.3)
 
     # Calls of AWS
 
@@ -328,6 +351,9 @@ class World:
         connections = host.module("shared.aws.connections")
         self.calls[call.operation] += 1
         strikes = self.strikes
+        if self.faults.strikes(Fault.CLOCK_STEPPED):
+            self._off[host.number] = self._draw_off(Fault.CLOCK_STEPPED)
+            self.note("clock stepped")
         if strikes(Fault.KILLED):
             self._kill_around(partial(self._answer, call), call.operation)
         if strikes(Fault.FROZEN):
@@ -646,6 +672,8 @@ class World:
         if operation == "delete_object":
             self.objects.pop((bucket, parameters["Key"]), None)
             return {}
+        if operation == "list_objects_v2":
+            return {"IsTruncated": False}
         if operation == "list_object_versions":
             keys = sorted(
                 key for place, key in self.objects if place == bucket and key.startswith(parameters["Prefix"])
