@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from pydantic_core import from_json, to_json
+
 from shared.aws import sigv4
 from shared.aws.connections import (
     CONNECT_SECONDS,
@@ -221,7 +223,7 @@ class Client:
 
     def _request(self, call: Call) -> bytes:
         credentials = self._credentials.current()
-        body = json.dumps(call.parameters, separators=(",", ":")).encode()
+        body = to_json(call.parameters)
         now = time.gmtime(clock.now() // clock.SECOND)
         headers = {
             "content-type": self._content_type,
@@ -320,7 +322,7 @@ def judge(service: Service, reply: Reply) -> Success | Failure:
         return Failure(Unavailable("checksum"), uncertain=True, retryable=True)
     if 200 <= reply.status < 300:
         try:
-            return Success(json.loads(reply.body) if reply.body else {})
+            return Success(from_json(reply.body) if reply.body else {})
         except ValueError:
             return Failure(Unavailable("not JSON"), uncertain=True, retryable=True)
     error = _error(reply)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
 
+from pydantic_core import from_json
+
 from shared.core import clock, ids
 from shared.core.errors import not_found
 from shared.resources import fields
@@ -152,11 +154,11 @@ class Collection(Generic[D, R]):
     def record(self, row: Mapping[str, Any]) -> Record[D, R]:
         """The resource of a row."""
         complete = self.complete(row)
-        return Record(cast("D", json.loads(complete["doc"])), cast("R", complete))
+        return Record(cast("D", from_json(complete["doc"])), cast("R", complete))
 
     def complete(self, row: T) -> T:
         """The row with every field of the resource as it is now, if an earlier release may have written the row."""
-        doc = json.loads(row["doc"]) if self.added else {}
+        doc = from_json(row["doc"]) if self.added else {}
         missing = {name: value for name, value in self.added.items() if name not in doc}
         changes = {name: value(doc) if callable(value) else value for name, value in missing.items()}
         if self.expires is not None and (doc.get(self.expires) or "~") <= clock.iso(clock.now()):
@@ -179,7 +181,7 @@ class Collection(Generic[D, R]):
     def common_fields(self, scope: Scope) -> CommonFields:
         """The first fields of a new resource: id, mode and times. The caller adds `object` and the others."""
         now = clock.now()
-        times = {"created_at": clock.iso(now), "updated_at": clock.iso(now)}
+        times = dict.fromkeys(("created_at", "updated_at"), clock.iso(now))
         # `object` has its place here, as the second field of the JSON text.
         head = {"id": ids.new(self.prefix, now), "object": self.kind, "livemode": scope.livemode}
         return cast("CommonFields", head | times)
