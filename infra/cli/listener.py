@@ -122,6 +122,13 @@ class Listener:
         self._interrupts = Interrupts()
         self.as_json = False
 
+    def start_at(self, moment: int) -> None:
+        """Show what happened since this time. What later reads see before it, because they overlap, counts as shown."""
+        before = [("created[gte]", str(moment - OVERLAP_S)), ("created[lt]", str(moment))]
+        self._journal.begin_at(moment)
+        for event in self._client.items("/v1/events", before):
+            self._journal.add(event)
+
     def start_now(self) -> None:
         """Show only what happens from now on: what is visible now counts as shown."""
         now = self._now()
@@ -162,7 +169,8 @@ class Listener:
         behind = bool(wanted) and (len(wanted) > MANY or now - wanted[0]["created"] > BEHIND_S)
         if behind:
             first = output.local_time(wanted[0]["created"])
-            output.note(f"Behind by {len(wanted)} events, the first one of {first} …")
+            events_behind = "one event" if len(wanted) == 1 else f"{len(wanted)} events"
+            output.note(f"Behind by {events_behind}, the first one of {first} …")
         for event in wanted:
             with self._interrupts.later():
                 body = output.compact(event).encode()
@@ -212,7 +220,7 @@ def listen(
     listener = Listener(client, journal, patterns or ("*",), url)
     listener.as_json = as_json
     if isinstance(since, int):
-        journal.begin_at(since)
+        listener.start_at(since)
     elif since == "now" or journal.read_until is None:
         listener.start_now()
     else:

@@ -158,5 +158,15 @@ def test_a_receiver_that_is_down_is_shown_and_gets_the_event_with_since(
         eventually(lambda: any("→ 500" in line for line in running.lines))
 
 
+def test_since_shows_nothing_that_happened_before(cli: Cli, client: Client) -> None:
+    earlier = create(client, 2)
+    time.sleep(2.1)
+    since = int(time.time())
+    later = create(client, 2)
+    with cli.start("listen", "--since", str(since)) as running:
+        assert_each_once(later, running)
+        assert not set(earlier) & set(customers(running))
+
+
 def test_an_unknown_type_is_refused_by_the_service(cli: Cli) -> None:
     assert "parameter_invalid" in cli.run("listen", "--events", "appointment.eaten", code=1).err

@@ -83,9 +83,11 @@ def test_the_documented_commands_and_program_for_typescript_work(service: Servic
     (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
     command = documented("command=typescript").replace(markdown.BASE_URL, service.base_url)
     run("sh", "-euc", f"cd {tmp_path} && {command}")
-    (tmp_path / "first_customer.ts").write_text(documented("file=first_customer.ts"))
+    for name in ("first_customer.ts", "narrow.ts"):
+        (tmp_path / name).write_text(documented(f"file={name}"))
     (tmp_path / "package.json").write_text("{}")
-    command = f"cd {tmp_path} && {documented('command=typescript-run')}"
+    program = documented("command=typescript-run").replace("first_customer.ts", "first_customer.ts narrow.ts")
+    command = f"cd {tmp_path} && {program}"
     printed = run("sh", "-euc", command, API=f"{service.base_url}/v1", KEY=service.projects[0].test_key)
     assert "created cust_" in printed
 
