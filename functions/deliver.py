@@ -25,13 +25,13 @@ from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import (
     DELIVERY_GRACE_S,
     Attempt,
+    AttemptOutcome,
     Delivery,
     DeliveryError,
     DeliveryRow,
     DeliveryStatus,
     DeliveryTrigger,
     Ended,
-    Outcome,
     Phase,
     Retry,
     next_step,
@@ -231,7 +231,7 @@ def _save_attempt(
     delivery: ClaimedDelivery,
     url: str,
     sent_at: clock.Instant,
-    outcome: Outcome,
+    outcome: AttemptOutcome,
     step: Retry | Ended,
     also: Sequence[table.Write],
 ) -> bool:

@@ -326,7 +326,7 @@ def _give_up(reason: HandoffReason, content: str, usage: Usage) -> Reply:
     return Reply(content, TurnResult([handoff(reason)]), usage)
 
 
-def _weekday(instant: int) -> str:
+def _weekday(instant: clock.Instant) -> str:
     days = ("Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday")
     return days[instant // clock.DAY % 7]
 

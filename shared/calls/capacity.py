@@ -58,7 +58,7 @@ class Start:
 class Wait:
     """The call waits until this instant, with these writes."""
 
-    until: int
+    until: clock.Instant
     writes: Sequence[table.Write]
 
 
@@ -92,7 +92,7 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
     )
 
 
-def wait(scope: Scope, session_id: str, until: int) -> Wait:
+def wait(scope: Scope, session_id: str, until: clock.Instant) -> Wait:
     """Let a queued call wait, in its order."""
     return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE_MS), condition="")])
 
@@ -137,7 +137,7 @@ def _calls_ahead(calls: dict[str, int], waiting: dict[str, int], session_id: str
     return sum(rank < ranks[session_id] for rank in ranks.values())
 
 
-def _row(prefix: str, scope: Scope, session_id: str, until: int) -> table.Row:
+def _row(prefix: str, scope: Scope, session_id: str, until: clock.Instant) -> table.Row:
     expires_at = -(-until // clock.SECOND)
     return {
         "pk": _PK,

@@ -129,7 +129,7 @@ def new(
     appointment_id: str | None,
     channel: Channel,
     not_before: str | None,
-    dial_at: int,
+    dial_at: clock.Instant,
     metadata: Mapping[str, Any] | None,
 ) -> Session:
     """A call to the customer, who has a phone, that waits to be dialed at the instant `dial_at`."""

@@ -52,7 +52,7 @@ class PutOff:
     The project has as many live calls as it may have at once or, if `closed`, calls are not made at present.
     """
 
-    until: int
+    until: clock.Instant
     closed: bool = False
 
 
@@ -104,7 +104,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     return Clearance(to, writes)
 
 
-def dial(scope: Scope, record: SessionRecord, clear: Clearance, next_step_at: int) -> list[table.Write]:
+def dial(scope: Scope, record: SessionRecord, clear: Clearance, next_step_at: clock.Instant) -> list[table.Write]:
     """The writes that let a queued call dial. Its next step is due at the instant `next_step_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
     changes: SessionChanges = {

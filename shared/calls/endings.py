@@ -38,9 +38,9 @@ def end_call(
     ending: Ending,
     changes: SessionChanges | None = None,
     *,
-    due_at: int | None = None,
+    due_at: clock.Instant | None = None,
     frees_customer: bool = True,
-    at: int | None = None,
+    at: clock.Instant | None = None,
 ) -> Change[Session]:
     """End a call, now or at the instant `at`, on condition that it did not change since it was read.
 

@@ -19,7 +19,7 @@ class Link:
     """Where a recording can be fetched, until `expires_at` (milliseconds)."""
 
     url: str
-    expires_at: int
+    expires_at: clock.Instant
 
 
 def key_of(scope: Scope, session_id: str) -> str:

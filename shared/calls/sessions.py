@@ -166,9 +166,9 @@ class SessionRow(ResourceRow):
     """The customer was deleted while the call was under way."""
     opted_out: NotRequired[bool]
     """The person does not want to be called: the call is to end."""
-    started_at: NotRequired[int]
+    started_at: NotRequired[clock.Instant]
     """When a worker began to start a live call (milliseconds). The call counts towards the limits from then on."""
-    waits_since: NotRequired[int]
+    waits_since: NotRequired[clock.Instant]
     """Since when the call has waited for capacity, if it was put off because of that (milliseconds)."""
     contact_id: NotRequired[str]
     """The carrier's id of a live call, once the carrier has accepted it."""
@@ -280,13 +280,13 @@ def subject(scope: Scope, session: Session) -> Subject:
     return Subject(customer, None if row is None else APPOINTMENTS.record(row), agent)
 
 
-def wake_up(scope: Scope, session_id: str, at: int | None = None) -> wake_ups.WakeUp:
+def wake_up(scope: Scope, session_id: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:
     """The wake-up for the next step of a session, now or at about the instant `at`."""
     delay = 0 if at is None else wake_ups.delay_until(at)
     return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay_s=delay)
 
 
-def waits_until(session_id: str, at: int) -> dict[str, table.Value | None]:
+def waits_until(session_id: str, at: clock.Instant) -> dict[str, table.Value | None]:
     """The attributes of a call that waits to be dialed at the instant `at`.
 
     If that is later than a message can be delayed, `sweep` sends the wake-up shortly before.
@@ -307,7 +307,7 @@ def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, int]]) -> list[wake
     return [wake_up(scope, session_id, at) for session_id, at in waiting if _is_soon(at)]
 
 
-def _is_soon(at: int) -> bool:
+def _is_soon(at: clock.Instant) -> bool:
     return at <= clock.now() + LONGEST_QUEUE_DELAY_S * clock.SECOND
 
 
@@ -341,7 +341,7 @@ def replace(
     return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)
 
 
-def end_at(session: Session, ending: Ending, now: int) -> SessionEnd:
+def end_at(session: Session, ending: Ending, now: clock.Instant) -> SessionEnd:
     """The changes that end a call at `now`. The session has the outcome of one that is completed, if there is one."""
     outcomes = OUTCOMES[ending.call_status]
     answered_at = session["answered_at"]

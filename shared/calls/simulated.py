@@ -24,7 +24,7 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.telephony import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus, test_numbers
-from shared.telephony.test_numbers import Outcome
+from shared.telephony.test_numbers import ScriptedCall
 
 ANSWERED_AFTER_S = 1
 ENDED_AFTER_S = 2
@@ -73,7 +73,7 @@ class SimulatedCall:
         return SimulatedCall(briefing, progress, (*said, ("agent", reply.content)), change, ended_by)
 
 
-def simulate(outcome: Outcome, agent: Agent, briefing: Briefing) -> SimulatedCall:
+def simulate(outcome: ScriptedCall, agent: Agent, briefing: Briefing) -> SimulatedCall:
     """The call of the agent with the scripted customer of `outcome`, from the answer to the end. Raises AgentFailed."""
     stage = briefing.callee.first_stage
     call = SimulatedCall(briefing, Progress(stage), (("agent", briefing.first_words(recorded=True)),))
@@ -99,7 +99,7 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
 
 def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes of the next step."""
-    outcome = test_numbers.outcome(record.doc["to"])
+    outcome = test_numbers.scripted_call(record.doc["to"])
     if record.row.get("opted_out") and record.doc["call_status"] == SessionCallStatus.DIALING:
         return _stop(scope, record)
     match record.doc["call_status"]:
@@ -117,12 +117,12 @@ def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     clear = dialing.clearance(scope, record)
     if not isinstance(clear, Clearance):
         return dialing.put_off_or_end(scope, record, clear)
-    outcome = test_numbers.outcome(clear.to)
+    outcome = test_numbers.scripted_call(clear.to)
     seconds = ANSWERED_AFTER_S if outcome.says else ENDED_AFTER_S
     return dialing.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
-def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
+def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequence[table.Write]:
     """The writes of a call that somebody answers: the answer, the beginning of the recording, the talk with its end."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
@@ -139,7 +139,7 @@ def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> S
     return _talk(scope, record, outcome)
 
 
-def _talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
+def _talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequence[table.Write]:
     """The writes of the whole talk, which end the call. A wish not to be contacted is committed before them."""
     call = simulate(outcome, Scripted(), dialogue.brief(scope, record))
     if call.progress.opted_out:

@@ -352,6 +352,6 @@ def _completion(turn: Turn, message: UserMessage, response: str) -> table.Update
     return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
 
 
-def _usage(turn: Turn, reply: Reply, now: int) -> table.Row:
+def _usage(turn: Turn, reply: Reply, now: clock.Instant) -> table.Row:
     tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     return usage.row(turn.scope, turn.id, now, messages=1, model=reply.usage.model, **tokens)

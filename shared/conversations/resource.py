@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 from shared.agent.tools import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
-from shared.core import ids
+from shared.core import clock, ids
 from shared.resources import fields, filters, pages, queries
 from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.queries import Query
@@ -245,7 +245,7 @@ class MessageRow(tasks.TaskRow):
     conversation_id: str
     markdown: bool
     """Whether the response shows the reply's Markdown."""
-    asked_at: int
+    asked_at: clock.Instant
     """When the message was sent (milliseconds)."""
     slot: NotRequired[str]
     """The slot of a live message (`turns.py`)."""

@@ -310,7 +310,7 @@ def call_statuses() -> str:
 def call_numbers() -> str:
     """The test numbers that select the outcome of a call."""
     rows = []
-    for number, outcome in test_numbers.OUTCOMES.items():
+    for number, outcome in test_numbers.SCRIPTED_CALLS.items():
         if number in test_numbers.IMPLIES_WHATSAPP:
             continue
         ending = outcome.ending

@@ -21,8 +21,8 @@ class ConsentBehaviour(Enum):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outcome of a call that is dialed, and the lines of the scripted customer who answers it.
+class ScriptedCall:
+    """How a call that is dialed ends, and the lines of the customer who answers it.
 
     `says` is for a call about an appointment, `says_alone` for a call about none, or about one that is cancelled. Both
     are empty if nobody answers. `asked_back` is said if the agent asks back after the first line.
@@ -40,30 +40,30 @@ _THANKS = "No, thank you. Goodbye."
 _WRONG = "Sorry, you have the wrong number."
 _STOP = "Please do not call me again."
 _LATER = "I can't talk right now, please call me tomorrow at 10 in the morning."
-_CONFIRMS = Outcome(
+_CONFIRMS = ScriptedCall(
     Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
     says=("Yes, I'll be there.", _THANKS),
     says_alone=(_THANKS,),
 )
 
-OUTCOMES: Mapping[int, Outcome] = {
+SCRIPTED_CALLS: Mapping[int, ScriptedCall] = {
     0: _CONFIRMS,
-    1: Outcome(Ending(SessionCallStatus.INVALID_NUMBER, EndedReason.INVALID_NUMBER)),
-    2: Outcome(Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER)),
-    3: Outcome(Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)),
-    4: Outcome(Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)),
-    5: Outcome(
+    1: ScriptedCall(Ending(SessionCallStatus.INVALID_NUMBER, EndedReason.INVALID_NUMBER)),
+    2: ScriptedCall(Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER)),
+    3: ScriptedCall(Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)),
+    4: ScriptedCall(Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)),
+    5: ScriptedCall(
         Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human"),
         says=(_LATER,),
         says_alone=(_LATER,),
     ),
-    6: Outcome(
+    6: ScriptedCall(
         Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=("Hello, when is it again?", "Thank you, I'm coming. See you then.", "No, thanks. Bye!"),
         says_alone=("Who are you?", "No, thanks. Bye!"),
     ),
-    7: Outcome(Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")),
-    8: Outcome(
+    7: ScriptedCall(Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")),
+    8: ScriptedCall(
         Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(
             "Could you move it to one day later, at the same time, please?",
@@ -74,24 +74,24 @@ OUTCOMES: Mapping[int, Outcome] = {
         # The clocks may skip that time a day later, or show it twice.
         asked_back="24 hours later, then.",
     ),
-    9: Outcome(
+    9: ScriptedCall(
         Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=("I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.", "No, that's all. Goodbye."),
         says_alone=("I have to cancel my appointment.", _THANKS),
     ),
-    10: Outcome(
+    10: ScriptedCall(
         Ending(SessionCallStatus.COMPLETED, EndedReason.CUSTOMER_HANGUP, "human"),
         says=("I'm not sure yet, I have to check my calendar first.", "No, thank you, not now."),
         says_alone=("I'm not sure, I would have to think about it.", "No, thank you, not now."),
     ),
-    11: Outcome(Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)),
-    12: Outcome(
+    11: ScriptedCall(Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)),
+    12: ScriptedCall(
         Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(_WRONG,),
         says_alone=(_WRONG,),
         is_person=False,
     ),
-    13: Outcome(
+    13: ScriptedCall(
         Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(_STOP,),
         says_alone=(_STOP,),
@@ -119,15 +119,15 @@ _NUMBER = re.compile(r"\+150055500(\d\d)|\+1\d{3}55501(\d\d)", re.ASCII)
 
 
 def number(phone: str) -> int:
-    """The NN of a phone number in E.164: the last two digits if they are in `OUTCOMES`, 0 for any other number."""
+    """The NN of a phone number in E.164: the last two digits if they are in `SCRIPTED_CALLS`, else 0."""
     match = _NUMBER.fullmatch(phone)
     digits = int(match[1] or match[2]) if match else 0
-    return digits if digits in OUTCOMES else 0
+    return digits if digits in SCRIPTED_CALLS else 0
 
 
-def outcome(phone: str) -> Outcome:
-    """The outcome of a call to this number once it is dialed."""
-    return OUTCOMES[number(phone)]
+def scripted_call(phone: str) -> ScriptedCall:
+    """What happens in a call to this number once it is dialed."""
+    return SCRIPTED_CALLS[number(phone)]
 
 
 def consent(phone: str) -> ConsentBehaviour:

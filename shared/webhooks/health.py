@@ -18,7 +18,7 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.webhooks import queues
-from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
+from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError, DeliveryStatus, Ended, Retry
 from shared.webhooks.endpoints import commands
 from shared.webhooks.endpoints.resource import HANGING_FROM, WEBHOOK_ENDPOINTS, DisabledReason, Snapshot, unchanged
 from shared.webhooks.queues import Arrival
@@ -64,7 +64,7 @@ _MEANING = {
 
 
 def change(
-    scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: Outcome, arrival: Arrival
+    scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: AttemptOutcome, arrival: Arrival
 ) -> Change[None]:
     """What an attempt at `url` changes about its endpoint, with the notice of it. Most attempts change nothing.
 
@@ -81,7 +81,9 @@ def change(
     return found
 
 
-def _change(scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, arrival: Arrival) -> Change[None]:
+def _change(
+    scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: AttemptOutcome, arrival: Arrival
+) -> Change[None]:
     now, failing_since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
         return _disable(scope, endpoint, DisabledReason.GONE)
@@ -114,7 +116,7 @@ def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
     return dataclasses.replace(write, condition=f"{write.condition} AND {noticed} AND {since}", values=values)
 
 
-def _notice(endpoint: Snapshot, outcome: Outcome) -> Notice | None:
+def _notice(endpoint: Snapshot, outcome: AttemptOutcome) -> Notice | None:
     """The notice that is due: that the endpoint is failing, or that it has recovered."""
     if not outcome.error:
         return Notice.RECOVERED if endpoint.noticed and endpoint.doc["enabled"] else None
@@ -176,7 +178,7 @@ def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:
         logger().warning("notice not sent", extra=about | {"error": problem})
 
 
-def mark(endpoint: Snapshot, outcome: Outcome, arrival: Arrival) -> dict[str, table.Value | None]:
+def mark(endpoint: Snapshot, outcome: AttemptOutcome, arrival: Arrival) -> dict[str, table.Value | None]:
     """The changes to the endpoint's marks after an attempt. Most attempts have none."""
     now = clock.now()
     if outcome.duration_ms < SLOW_ATTEMPT_MS:

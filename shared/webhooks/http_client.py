@@ -1,4 +1,4 @@
-"""The HTTP client that sends webhooks to untrusted receivers. Every exchange ends in time with an `Outcome`.
+"""The HTTP client that sends webhooks to untrusted receivers. Every exchange ends in time with an `AttemptOutcome`.
 
 A receiver may be hostile: it may hang at any point, respond slowly or endlessly, redirect, resolve to our own network,
 or not speak HTTP at all. `post` does not raise for any of these; it reports one of these errors (promises 9):
@@ -40,7 +40,7 @@ from yarl import URL
 
 from shared.core import limits
 from shared.resources import fields
-from shared.webhooks.deliveries.resource import DeliveryError, Outcome
+from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
 DEADLINE_S = float(limits.RECEIVER_SECONDS)
@@ -96,7 +96,7 @@ class Client:
         *,
         allow_loopback: bool,
         deadline_s: float = DEADLINE_S,
-    ) -> Outcome:
+    ) -> AttemptOutcome:
         """POST `body` to `url` and wait for the outcome, at most `deadline_s` seconds."""
         started = time.monotonic()
         status: int | None = None
@@ -109,7 +109,7 @@ class Client:
             dial = _Dial(allow_loopback)
             status, error, data = self._run(self._exchange(target, headers, body, dial, deadline_s))
         text = None if data is None else _to_text(data)
-        return Outcome(status, error, text, round((time.monotonic() - started) * 1000))
+        return AttemptOutcome(status, error, text, round((time.monotonic() - started) * 1000))
 
     def close(self) -> None:
         """Cancel all exchanges and end the thread."""
@@ -313,7 +313,7 @@ def use(client: Client) -> None:
 
 def post(
     url: str, headers: Mapping[str, str], body: bytes, *, allow_loopback: bool, deadline_s: float = DEADLINE_S
-) -> Outcome:
+) -> AttemptOutcome:
     """POST `body` to `url` and wait for the outcome, at most `deadline_s` seconds. Thread-safe; never raises."""
     global _client
     with _starting:

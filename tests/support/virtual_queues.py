@@ -27,7 +27,7 @@ from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.tasks import batches, tasks
 from shared.webhooks import health, queues
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import DeliveryError, Outcome
+from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival, Destination
 from tests.support.clocks import Clock
@@ -272,7 +272,7 @@ class DeliveryQueues:
     def _record(self, id: str, row: _Row, arrival: Arrival, seconds: float) -> None:
         receiver, timed_out = row.receiver, seconds >= TIMEOUT
         receiver.in_flight -= 1
-        outcome = Outcome(
+        outcome = AttemptOutcome(
             None if timed_out else 200, DeliveryError.TIMEOUT if timed_out else None, None, int(seconds * 1000)
         )
         # The row as it is after the attempts that were recorded meanwhile.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared.core import limits
 from shared.webhooks.deliveries import resource
-from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, Ended, Outcome, Phase, Retry
+from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError, DeliveryStatus, Ended, Phase, Retry
 from shared.webhooks.endpoints import resource as endpoints
 from tests.support.snapshots import snapshot
 
@@ -20,8 +20,8 @@ RETRIED = [408, 429, *range(500, 600), *range(300, 400), 100, 199, 600, 999]
 NO_ANSWER = ["timeout", "connection_refused", "dns_error", "tls_error", "http_error", "url_blocked"]
 
 
-def outcome(status: int | None, error: str | None) -> Outcome:
-    return Outcome(status=status, error=DeliveryError(error) if error else None, body=None, duration_ms=1)
+def outcome(status: int | None, error: str | None) -> AttemptOutcome:
+    return AttemptOutcome(status=status, error=DeliveryError(error) if error else None, body=None, duration_ms=1)
 
 
 def retried(number: int) -> Retry | Ended:

@@ -12,7 +12,7 @@ from shared.core import clock
 from shared.store import commit
 from shared.tasks import batches, tasks
 from shared.webhooks import health, http_client, queues
-from shared.webhooks.deliveries.resource import DeliveryError, Outcome
+from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival
 from tests.support.virtual_queues import DELIVER, SOURCES, TIMEOUT, DeliveryQueues, Receiver, virtual_queues
@@ -233,8 +233,8 @@ def test_the_worker_has_time_for_the_longest_batch() -> None:
     assert handling < deliver.LEASE_MS / clock.SECOND
 
 
-def outcome(seconds: float, error: DeliveryError | None = None) -> Outcome:
-    return Outcome(None if error else 200, error, None, int(seconds * 1000))
+def outcome(seconds: float, error: DeliveryError | None = None) -> AttemptOutcome:
+    return AttemptOutcome(None if error else 200, error, None, int(seconds * 1000))
 
 
 ON_TIME = Arrival(queues.FIRST, 0)
@@ -242,7 +242,7 @@ SLOW = outcome(health.SLOW_ATTEMPT_MS / 1000)
 TIMED_OUT = outcome(TIMEOUT, DeliveryError.TIMEOUT)
 
 
-def attempted(endpoint: Receiver, *outcomes: Outcome, arrival: Arrival = ON_TIME) -> endpoints.Snapshot:
+def attempted(endpoint: Receiver, *outcomes: AttemptOutcome, arrival: Arrival = ON_TIME) -> endpoints.Snapshot:
     for each in outcomes:
         endpoint.mark(health.mark(endpoint.snapshot, each, arrival))
     return endpoint.snapshot

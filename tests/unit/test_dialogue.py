@@ -23,12 +23,12 @@ from shared.calls.simulated import SPEAKING, SimulatedCall, simulate
 from shared.core import clock
 from shared.docs import samples
 from shared.store.keys import Scope
-from shared.telephony.test_numbers import OUTCOMES, Outcome
+from shared.telephony.test_numbers import SCRIPTED_CALLS, ScriptedCall
 from tests.support import rows
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, 0, 123_000, tzinfo=UTC)  # a Wednesday
-TALKING = [nn for nn, outcome in OUTCOMES.items() if outcome.says]
+TALKING = [nn for nn, outcome in SCRIPTED_CALLS.items() if outcome.says]
 BERLIN = "Europe/Berlin"
 
 
@@ -89,7 +89,7 @@ def briefing(
 
 
 def simulated(nn: int, about: AppointmentRecord | None = None) -> SimulatedCall:
-    return simulate(OUTCOMES[nn], Scripted(), briefing(about))
+    return simulate(SCRIPTED_CALLS[nn], Scripted(), briefing(about))
 
 
 def is_coming(doc: Appointment) -> bool:
@@ -135,7 +135,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
         assert APPOINTMENTS.replace(SCOPE, original, doc).values == {":v": 7}
     else:
         assert dialogue.change is None
-    ending = OUTCOMES[nn].ending
+    ending = SCRIPTED_CALLS[nn].ending
     assert (dialogue.progress.later is not None) == (ending.call_status == "call_later")
     if ending.call_status == "completed":
         assert ending.ended_reason == f"{dialogue.ended_by}_hangup"
@@ -220,7 +220,7 @@ def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
     dialogue = simulated(8, found("2027-03-27T01:30:00.000Z"))
     said = [content for _, content in dialogue.said]
     assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[4]
-    assert said[5] == OUTCOMES[8].asked_back
+    assert said[5] == SCRIPTED_CALLS[8].asked_back
     assert "Sunday 28 March 2027 at 03:30" in said[6]
 
 
@@ -271,21 +271,21 @@ class Watched:
 
 def test_each_turn_has_an_input_of_its_own_that_knows_what_the_call_has_done() -> None:
     agent = Watched()
-    simulate(OUTCOMES[9], agent, briefing(found(), instructions="Be brief."))
+    simulate(SCRIPTED_CALLS[9], agent, briefing(found(), instructions="Be brief."))
     turns = [turn for turn, _ in agent.given]
     assert len({id(one) for one in turns}) == 3
     assert {(one.in_call, one.can_call, one.instructions, one.timezone) for one in turns} == {
         (True, False, "Be brief.", BERLIN)
     }
-    assert [one.message for one in turns] == list(OUTCOMES[9].says)
+    assert [one.message for one in turns] == list(SCRIPTED_CALLS[9].says)
     assert [one.proposal is not None for one in turns] == [False, True, False]
     assert [one.changed_before for one in turns] == [False, False, True]
     assert [[one.status for one in shown] for _, shown in agent.given] == [["pending"], ["pending"], ["cancelled"]]
 
 
 def test_two_changes_in_a_call_become_one_of_the_appointment_as_it_was_found() -> None:
-    line = OUTCOMES[8].says
-    outcome = Outcome(OUTCOMES[0].ending, says=("Yes, I'll be there.", *line))
+    line = SCRIPTED_CALLS[8].says
+    outcome = ScriptedCall(SCRIPTED_CALLS[0].ending, says=("Yes, I'll be there.", *line))
     concerned = found()
     call = simulate(outcome, Scripted(), briefing(concerned, name=None))
     change = call.change
@@ -311,21 +311,21 @@ class Saying:
 
 @pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
-    dialogue = simulate(OUTCOMES[nn], Saying("Hm."), briefing(found()))
+    dialogue = simulate(SCRIPTED_CALLS[nn], Saying("Hm."), briefing(found()))
     assert (dialogue.change, dialogue.progress.later, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
     assert "Yes, please." not in [content for _, content in dialogue.said]
 
 
 def test_a_handoff_ends_the_call() -> None:
-    dialogue = simulate(OUTCOMES[6], Saying("A person will help you.", "hand_off"), briefing(found()))
+    dialogue = simulate(SCRIPTED_CALLS[6], Saying("A person will help you.", "hand_off"), briefing(found()))
     assert len(dialogue.said) == 5
     assert dialogue.ended_by == "agent"
 
 
 def test_what_the_agent_says_is_spoken_as_plain_words() -> None:
     agent = Saying("# Hello\n\n- **one**\n- [two](https://example.com) <b>x</b>")
-    dialogue = simulate(OUTCOMES[0], agent, briefing(name=None))
+    dialogue = simulate(SCRIPTED_CALLS[0], agent, briefing(name=None))
     assert dialogue.said[2][1] == "Hello - one - two: https://example.com x"
 
 
@@ -376,7 +376,7 @@ def test_the_phone_of_the_business_comes_before_the_goodbye() -> None:
     settings: Settings = {**DEFAULTS, "business_phone": "+4930123456"}
     for nn in TALKING:
         for name in (samples.CUSTOMER["name"], None):
-            _, last = simulate(OUTCOMES[nn], Scripted(), briefing(found(), name, settings)).said[-1]
+            _, last = simulate(SCRIPTED_CALLS[nn], Scripted(), briefing(found(), name, settings)).said[-1]
             assert (re.search(r"You can reach us at \+4930123456\. Goodbye\b", last) is not None) == (nn != 10)
 
 

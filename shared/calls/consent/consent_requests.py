@@ -50,7 +50,13 @@ def run_due_steps(pk: str) -> None:
 
 
 def answer(
-    scope: Scope, phone: str, status: ConsentStatus, at: int, until: int | None = None, *, revoked: bool = False
+    scope: Scope,
+    phone: str,
+    status: ConsentStatus,
+    at: clock.Instant,
+    until: clock.Instant | None = None,
+    *,
+    revoked: bool = False,
 ) -> None:
     """Store a phone's answer, and close the request with every session that waits for it. `until` ends a grant.
 

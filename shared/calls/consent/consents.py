@@ -249,7 +249,9 @@ def left(consent: Consent, session_id: str) -> ConsentDocument:
     return {**consent.doc, "sessions": [other for other in consent.doc["sessions"] if other != session_id]}
 
 
-def answered(consent: Consent, status: ConsentStatus, at: int, until: int | None = None) -> ConsentDocument:
+def answered(
+    consent: Consent, status: ConsentStatus, at: clock.Instant, until: clock.Instant | None = None
+) -> ConsentDocument:
     """The consent once its request is granted, declined or expired; `until` ends a grant."""
     return {
         **consent.doc,
@@ -260,7 +262,7 @@ def answered(consent: Consent, status: ConsentStatus, at: int, until: int | None
     }
 
 
-def is_outdated(consent: Consent, status: ConsentStatus, at: int) -> bool:
+def is_outdated(consent: Consent, status: ConsentStatus, at: clock.Instant) -> bool:
     """Whether an answer is older than the stored one. Of two answers at the same time, the refusal wins."""
     if consent.pending:
         assert consent.doc["requested_at"] is not None, "a pending request was made"
@@ -304,7 +306,7 @@ def unchanged(consent: Consent) -> table.Check:
     return table.Check(consent.key, "consent", condition="v = :v", values={":v": consent.version})
 
 
-def wake_up(pk: str, at: int | None = None) -> wake_ups.WakeUp:
+def wake_up(pk: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:
     """The wake-up for the next step of a consent, now or at about the instant `at`."""
     return wake_ups.WakeUp(
         pk, "consent", group=_group(scope_of(pk)), delay_s=0 if at is None else wake_ups.delay_until(at)
@@ -359,7 +361,7 @@ def _unknown(phone: str) -> ConsentDocument:
     }
 
 
-def _is_limited(consent: Consent, now: int) -> bool:
+def _is_limited(consent: Consent, now: clock.Instant) -> bool:
     """Whether the phone has had as many requests as it may get."""
     if consent.behaviour is not None:
         return consent.behaviour == ConsentBehaviour.LIMITED

@@ -136,7 +136,7 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
         logger().info("transcript exists", extra={"session_id": session_id})
 
 
-def record(scope: Scope, call: SessionRecord, contact_id: str, due_at: int) -> list[table.Write]:
+def record(scope: Scope, call: SessionRecord, contact_id: str, due_at: clock.Instant) -> list[table.Write]:
     """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
     session = call.doc
     dialed_at = max(call.row["started_at"], clock.parse(session["created_at"]))

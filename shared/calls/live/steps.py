@@ -196,7 +196,7 @@ def _describe(contact_id: str, age: int) -> ContactState | None:
 
 
 def _end_dialed(
-    scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: int | None
+    scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: clock.Instant | None
 ) -> Sequence[table.Write]:
     """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
     progress = Progress.of(record.row)

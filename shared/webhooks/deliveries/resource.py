@@ -197,7 +197,7 @@ def phase(row: DeliveryRow, endpoint: Snapshot | None, token: str | None = None)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttemptOutcome:
     """The outcome of an attempt: of one POST to the endpoint."""
 
     status: int | None
@@ -225,7 +225,7 @@ class Ended:
     gone: bool = False
 
 
-def next_step(number: int, outcome: Outcome, *, closed: bool = False) -> Retry | Ended:
+def next_step(number: int, outcome: AttemptOutcome, *, closed: bool = False) -> Retry | Ended:
     """The step after attempt `number` (from 1). `closed` if the endpoint was disabled or deleted during the attempt."""
     if outcome.error is None:
         return Ended(DeliveryStatus.SUCCEEDED)

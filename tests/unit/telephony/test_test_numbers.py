@@ -6,11 +6,11 @@ from shared.telephony import EndedReason, Ending, SessionCallStatus
 from shared.telephony.test_numbers import (
     CONSENTS,
     IMPLIES_WHATSAPP,
-    OUTCOMES,
+    SCRIPTED_CALLS,
     ConsentBehaviour,
     consent,
     number,
-    outcome,
+    scripted_call,
 )
 
 
@@ -46,7 +46,7 @@ def test_the_last_two_digits_of_a_simulators_number_decide(phone: str, digits: i
 
 def test_every_outcome_is_as_promised() -> None:
     completed, human = "completed", "human"
-    endings = {nn: outcome.ending for nn, outcome in OUTCOMES.items()}
+    endings = {nn: outcome.ending for nn, outcome in SCRIPTED_CALLS.items()}
     assert {nn: (ending.call_status, ending.answered_by) for nn, ending in endings.items()} == {
         0: (completed, human),
         1: ("invalid_number", None),
@@ -76,15 +76,15 @@ def test_every_outcome_is_as_promised() -> None:
 
 
 def test_somebody_talks_exactly_where_a_human_answered() -> None:
-    for nn, one in OUTCOMES.items():
+    for nn, one in SCRIPTED_CALLS.items():
         talks = one.ending.answered_by == "human"
         assert (bool(one.says), bool(one.says_alone)) == (talks, talks), nn
 
 
 def test_the_numbers_about_consent_act_as_00_once_dialed() -> None:
-    assert all(OUTCOMES[nn] is OUTCOMES[0] for nn in (20, 21, 22, 23, 25))
-    assert outcome("+15005550023") == outcome("+4930123456") == OUTCOMES[0]
-    assert outcome("+15005550003").ending == Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)
+    assert all(SCRIPTED_CALLS[nn] is SCRIPTED_CALLS[0] for nn in (20, 21, 22, 23, 25))
+    assert scripted_call("+15005550023") == scripted_call("+4930123456") == SCRIPTED_CALLS[0]
+    assert scripted_call("+15005550003").ending == Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)
 
 
 def test_consent_is_on_file_but_for_four_numbers() -> None:
