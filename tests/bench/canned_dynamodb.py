@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.subjects import CUSTOMER
-from tests.support.canned_aws import always, response
+from tests.support.canned_aws import answer_always, response
 from tests.support.receivers import Certificate, Receiver, Request
 
 PROJECT = 1
@@ -101,7 +101,7 @@ def main(folder: str, milliseconds: str) -> None:
             time.sleep(wait)
         return found
 
-    with Receiver(always(answer_later), tls=certificate) as server:
+    with Receiver(answer_always(answer_later), tls=certificate) as server:
         print(server.port, flush=True)
         sys.stdin.read()
         # Without waiting for the connections of clients that are already gone.

@@ -118,12 +118,12 @@ def _fill(stage: Stage, project: Project) -> dict[str, str]:
     from shared.core import clock
     from shared.store.keys import Scope
     from tests.support import browsing, rows
-    from tests.support.resources import created
+    from tests.support.resources import create_resource
 
     scope = Scope(project.id, False)
-    endpoint = created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
-    customer = created(stage, "/v1/customers", phone="+15005550006")["id"]
-    conversation = created(stage, "/v1/conversations")
+    endpoint = create_resource(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
+    customer = create_resource(stage, "/v1/customers", phone="+15005550006")["id"]
+    conversation = create_resource(stage, "/v1/conversations")
     today = clock.now() // clock.DAY * clock.DAY
     [key] = [one.id for one in browsing.keys_of(project.id) if not one.livemode]
     with browsing.as_test() as operator:

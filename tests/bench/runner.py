@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.bench.samples import Figure, Goal
-from tests.support.racing import at_once
+from tests.support.racing import run_at_once
 from tests.support.receivers import Exchange, Receiver
-from tests.support.runner import Service, local_runner, quick_folder
+from tests.support.runner import Service, local_runner, memory_folder
 
 CLIENTS, SECONDS = 8, 8
 KEYS = 16
@@ -45,16 +45,16 @@ HEADINGS = ("figure of the local runner", "ours")
 def measure() -> dict[str, float]:
     """The figures, by name."""
     found: list[float] = []
-    with quick_folder() as folder, local_runner(folder, speed=1) as service:
+    with memory_folder() as folder, local_runner(folder, speed=1) as service:
         keys = _keys(service, folder)
         customer = _Client(service, keys).create()
         found.append(_rate(service, keys, lambda client: client.get("/v1/ping")))
         found.append(_rate(service, keys, lambda client: client.get(f"/v1/customers/{customer}")))
         found.append(_rate(service, keys, lambda client: client.create()))
     for endpoints in (10, 1):
-        with _subscribed(endpoints) as (client, arrivals):
+        with _client_with_endpoints(endpoints) as (client, arrivals):
             found.append(_deliveries_a_second(client, arrivals, EVENTS // endpoints, EVENTS))
-    with _subscribed(1) as (client, arrivals):
+    with _client_with_endpoints(1) as (client, arrivals):
         found += _delays(client, arrivals)
     return dict(zip(GOALS, found, strict=True))
 
@@ -114,7 +114,7 @@ def _rate(service: Service, keys: Sequence[str], request: Callable[[_Client], ob
             request(client)
             counts[number] += 1
 
-    at_once([partial(work, number) for number in range(CLIENTS)])
+    run_at_once([partial(work, number) for number in range(CLIENTS)])
     return sum(counts) / (time.monotonic() - began)
 
 
@@ -142,10 +142,10 @@ class _Arrivals:
 
 
 @contextmanager
-def _subscribed(endpoints: int) -> Iterator[tuple[_Client, _Arrivals]]:
+def _client_with_endpoints(endpoints: int) -> Iterator[tuple[_Client, _Arrivals]]:
     """A client of a new service whose first project has these webhook endpoints."""
     arrivals = _Arrivals()
-    with quick_folder() as folder, local_runner(folder, speed=1) as service, Receiver(arrivals.note) as receiver:
+    with memory_folder() as folder, local_runner(folder, speed=1) as service, Receiver(arrivals.note) as receiver:
         client = _Client(service, _keys(service, folder))
         for _ in range(endpoints):
             client.subscribe(receiver.url)

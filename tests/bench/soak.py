@@ -31,8 +31,8 @@ from urllib.parse import urlsplit
 
 from infra.local.database import HEAP_MB
 from tests.bench.samples import Figure, Goal, machine, table, write
-from tests.support.racing import at_once
-from tests.support.runner import LocalRunner, quick_folder
+from tests.support.racing import run_at_once
+from tests.support.runner import LocalRunner, memory_folder
 
 CLIENTS = 8
 CALIBRATION_S = 20
@@ -220,7 +220,7 @@ class Soak:
         threading.Thread(target=self._watch, daemon=True).start()
         began = time.monotonic()
         requests = sum(client.requests for client in self.clients)
-        at_once([partial(self._pace, client, CLIENTS / rate, began) for client in self.clients])
+        run_at_once([partial(self._pace, client, CLIENTS / rate, began) for client in self.clients])
         ended, requests = time.monotonic(), sum(client.requests for client in self.clients) - requests
         self._wait(lambda: self._missing() or self._unfinished())
         self._stop.set()
@@ -234,7 +234,7 @@ class Soak:
             while time.monotonic() - began < CALIBRATION_S:
                 client.serve(next(self._numbers))
 
-        at_once([partial(work, client) for client in self.clients])
+        run_at_once([partial(work, client) for client in self.clients])
         self._wait(self._missing)
         seconds = time.monotonic() - began
         # Retries and calls take longer.
@@ -316,7 +316,7 @@ class Soak:
         """What is missing at the end."""
         logged = {id: owner for owner in self.owners for id in _events(owner)}
         checked = [*logged.items()][:: max(1, len(logged) // CHECKED)]
-        wrong = [id for id, owner in checked if not _ended_right(owner, id)]
+        wrong = [id for id, owner in checked if not _has_expected_end(owner, id)]
         calls = [client.send("GET", f"/v1/sessions/{id}") for client in self.clients for id in client.sessions]
         completed = {(call["id"], "session.completed") for call in calls if call["call_status"] == "completed"}
         changes = {change for client in self.clients for change in client.changes} | completed
@@ -331,7 +331,7 @@ class Soak:
             yield Figure(name, [f"{count:,}", f"{missing}"], missing, Goal(0))
 
 
-def _ended_right(owner: Client, event: str) -> bool:
+def _has_expected_end(owner: Client, event: str) -> bool:
     """Whether the event's delivery has ended as the receiver responded."""
     [delivery] = owner.send("GET", f"/v1/events/{event}/deliveries")["data"]
     return bool(delivery["status"] == ("failed" if _kind(event) == REFUSED else "succeeded"))
@@ -349,9 +349,9 @@ def _events(owner: Client) -> Iterator[str]:
 
 
 @contextmanager
-def loaded(seconds: float) -> Iterator[Soak]:
+def new_soak(seconds: float) -> Iterator[Soak]:
     """A soak of a new runner, which ends with the context."""
-    with quick_folder() as folder:
+    with memory_folder() as folder:
         runner = LocalRunner(folder, 1)
 
         def end(*_: object) -> NoReturn:
@@ -381,7 +381,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="how long (default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="write the table into README.md")
     options = parser.parse_args()
-    with loaded(options.minutes * 60) as soak:
+    with new_soak(options.minutes * 60) as soak:
         figures = soak.run()
     conditions = f"{options.minutes:g} minutes with {machine()}; DynamoDB Local with at most {HEAP_MB} MB of heap."
     text = f"{table(HEADINGS, figures)}\n\n{conditions}"

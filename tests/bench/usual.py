@@ -89,14 +89,14 @@ class Authentication(BaseHTTPMiddleware):
         return await call_next(request)
 
 
-def _stored(request: Request) -> Customer:
+def _read_customer(request: Request) -> Customer:
     key = {"pk": f"{request.state.scope}#customer", "sk": request.path_params["id"]}
     return Customer.model_validate_json(table.get_item(Key=key, ConsistentRead=True)["Item"]["doc"])
 
 
 async def retrieve(request: Request) -> Response:
     """Return a customer."""
-    return JSONResponse(_stored(request).model_dump())
+    return JSONResponse(_read_customer(request).model_dump())
 
 
 async def create(request: Request) -> Response:
@@ -115,7 +115,7 @@ async def create(request: Request) -> Response:
 async def update(request: Request) -> Response:
     """Change a customer."""
     body = CustomerPatch.model_validate(await request.json())
-    changed = _stored(request).model_copy(update=body.model_dump(exclude_unset=True))
+    changed = _read_customer(request).model_copy(update=body.model_dump(exclude_unset=True))
     table.update_item(
         Key={"pk": f"{request.state.scope}#customer", "sk": changed.id},
         UpdateExpression="SET doc = :doc, v = :next",

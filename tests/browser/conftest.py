@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.support.runner import local_runner, quick_folder
+from tests.support.runner import local_runner, memory_folder
 from tests.support.site import SPEED, Site
 
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
-    with quick_folder() as folder, local_runner(folder, SPEED) as service:
+    with memory_folder() as folder, local_runner(folder, SPEED) as service:
         yield Site(service, folder)
 
 

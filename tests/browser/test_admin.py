@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support import receivers
-from tests.support.looking import VIEWS, complain, doubled_ids, overhang, violations
+from tests.support.looking import VIEWS, complain, duplicate_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'></bdi></code></script><script>alert(1)</script>{{7*7}}"
@@ -172,7 +172,7 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
     page = context.new_page()
     complain(page)
 
-    def shown(name: str) -> None:
+    def assert_fits_phone(name: str) -> None:
         page.screenshot(path=screenshots / f"desk_{name}-phone.png", full_page=True)
         assert overhang(page) == 0, f"{name} scrolls sideways"
 
@@ -188,11 +188,11 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
     page.get_by_label("s question").fill("do you have parking?")
     page.get_by_role("button", name="Ask").tap()
     expect(page.get_by_role("status").get_by_text("Yes, behind the house.")).to_be_in_viewport()
-    shown("preview")
+    assert_fits_phone("preview")
     assert client.get("/v1/agent_settings").ok()["facts"] == []
     page.get_by_role("button", name="Save").tap()
     expect(page.get_by_role("status")).to_be_visible()
-    shown("agent")
+    assert_fits_phone("agent")
     told = client.get("/v1/agent_settings").ok()
     assert (told["business_name"], told["change_policy"]) == ("Blue Clinic", "within_hours")
     assert [entry["from"] for entry in told["opening_hours"]] == ["09:00", "14:00"]
@@ -202,11 +202,11 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
     page.goto(site.path("conversations?status=waiting"))
     page.get_by_role("link", name="Ada Lovelace").or_(page.locator("tbody a")).first.tap()
     expect(page.get_by_text("The customer waits for a person")).to_be_visible()
-    shown("waits")
+    assert_fits_phone("waits")
     page.get_by_label("Reply to the customer").fill("We call you at noon.")
     page.get_by_role("button", name="Send").tap()
     expect(page.get_by_text("We call you at noon.")).to_be_visible()
-    shown("conversation")
+    assert_fits_phone("conversation")
     page.get_by_role("button", name="Give back to the agent").tap()
     expect(page.get_by_text("The customer waits for a person")).to_have_count(0)
 
@@ -215,11 +215,11 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
     page.get_by_role("link", name="Call", exact=True).tap()
     page.get_by_role("button", name="Place the call").tap()
     expect(page.get_by_text("Somebody else answered").first).to_be_visible()
-    shown("call")
+    assert_fits_phone("call")
     page.goto(site.path(f"customers/{customer}"))
     page.get_by_role("button", name="Do not call again").tap()
     expect(page.get_by_text("the person does not want to be called")).to_be_visible()
-    shown("opted_out")
+    assert_fits_phone("opted_out")
     assert client.get(f"/v1/customers/{customer}").ok()["do_not_call"] is True
     page.get_by_role("button", name="May be called again").tap()
     expect(page.get_by_role("link", name="Call", exact=True)).to_be_visible()
@@ -242,7 +242,7 @@ def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Bro
     with receivers.Receiver(receivers.answer(400)) as receiver:
         event = failed_event(site, site.service.projects[0].test_key, receiver)
         sections = [path for path in TABS if path]
-        for path in (*sections, f"events/{event}", *(f"{one}/{id}" for one, id in everything(site).items())):
+        for path in (*sections, f"events/{event}", *(f"{one}/{id}" for one, id in create_one_of_each(site).items())):
             page.goto(site.path(path))
             forms = page.locator("form[method=post]")
             assert [form.get_attribute("action") for form in forms.all()] == ["/admin/sign-out"], path
@@ -275,7 +275,7 @@ FORMS = {
 }
 
 
-def everything(site: Site) -> dict[str, str]:
+def create_one_of_each(site: Site) -> dict[str, str]:
     """A resource of every kind in the first project's test mode; their ids by the section of their pages."""
     client = site.service.client(site.service.projects[0].test_key)
     found = client.get("/v1/conversations?external_id=everything&status=active").ok()["data"]
@@ -312,7 +312,7 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
     page.goto(site.path("members"))
     member = page.locator("tbody a").first.get_attribute("href")
     base = f"{site.service.base_url}/admin"
-    ids = everything(site)
+    ids = create_one_of_each(site)
     return {
         **{path or "today": site.path(path).rstrip("/") for path in TABS},
         **{f"one_of_{section}": site.path(f"{section}/{id}") for section, id in ids.items()},
@@ -359,7 +359,7 @@ def test_every_page_is_accessible_and_fits(
             page.screenshot(path=screenshots / f"{name}-{view}.png", full_page=True)
             assert violations(page) == [], (name, view)
             assert overhang(page) == 0, f"{name} scrolls sideways"
-            assert doubled_ids(page) == [], name
+            assert duplicate_ids(page) == [], name
         context.close()
 
 
@@ -420,7 +420,7 @@ def test_a_form_keeps_what_others_change_and_survives_the_end_of_the_session(
 ) -> None:
     context = chromium.new_context(java_script_enabled=scripts, **VIEWS["phone"])
     site.sign_in(context)
-    page, id = context.new_page(), everything(site)["appointments"]
+    page, id = context.new_page(), create_one_of_each(site)["appointments"]
     client = site.service.client(site.service.projects[0].test_key)
     appointment = f"/v1/appointments/{id}"
     page.goto(site.path(f"appointments/{id}/edit"))

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from functions.admin import lists, timeline
 from tests.support.given import unique
-from tests.support.looking import VIEWS, complain, doubled_ids, overhang, violations
+from tests.support.looking import VIEWS, complain, duplicate_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 expect.set_options(timeout=PATIENCE)
@@ -45,11 +45,11 @@ def desk(site: Site, chromium: Browser, request: pytest.FixtureRequest) -> Itera
     context.close()
 
 
-def looks_well(page: Page, screenshot: Path) -> None:
+def assert_looks_well(page: Page, screenshot: Path) -> None:
     page.screenshot(path=screenshot, full_page=True)
     assert violations(page) == []
     assert overhang(page) == 0
-    assert doubled_ids(page) == []
+    assert duplicate_ids(page) == []
 
 
 def test_people_are_found_while_somebody_types(
@@ -65,7 +65,7 @@ def test_people_are_found_while_somebody_types(
     expect(found.get_by_text("2 found")).to_be_visible()
     box.fill(mark)
     expect(found.get_by_text("4 found")).to_be_visible()
-    looks_well(page, screenshots / f"finding-{view}.png")
+    assert_looks_well(page, screenshots / f"finding-{view}.png")
     box.fill("")
     expect(found.get_by_role("link")).to_have_count(0)
     box.fill(f"angs {mark} zoe")
@@ -78,7 +78,7 @@ def test_people_are_found_while_somebody_types(
     box.fill(mark)
     box.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Found for {mark}")
-    looks_well(page, screenshots / f"found-{view}.png")
+    assert_looks_well(page, screenshots / f"found-{view}.png")
 
 
 def test_people_are_found_by_enter_without_scripts(site: Site, chromium: Browser, people: dict[str, str]) -> None:
@@ -110,18 +110,18 @@ def test_what_happened_with_a_customer_is_read_and_exported(
     page.goto(site.path(f"customers/{customer}"))
     entries = page.get_by_role("list", name="Timeline, newest first").get_by_role("listitem")
     expect(entries.first).to_contain_text(f"Visit {timeline.SHOWN - 1}")
-    looks_well(page, screenshots / f"timeline-{view}.png")
+    assert_looks_well(page, screenshots / f"timeline-{view}.png")
     page.get_by_role("link", name="Earlier").click()
     for text in ("Call to +15005550006", "When do I come?", "=Fitting", "Customer created"):
         expect(entries.filter(has_text=text).first).to_be_visible()
-    looks_well(page, screenshots / f"timeline-earlier-{view}.png")
+    assert_looks_well(page, screenshots / f"timeline-earlier-{view}.png")
     with page.expect_download() as download:
         page.get_by_role("button", name="Export all that is kept").click()
     assert download.value.suggested_filename == f"{customer}.json"
     kept = json.loads(download.value.path().read_text())
     assert [one["name"] for one in kept["customers"]] == [name]
     page.get_by_role("main").get_by_role("link", name="appointments", exact=True).click()
-    looks_well(page, screenshots / f"export-{view}.png")
+    assert_looks_well(page, screenshots / f"export-{view}.png")
     with page.expect_download() as download:
         page.get_by_role("button", name="Export as CSV").click()
     assert download.value.suggested_filename == "appointments.csv"
@@ -140,17 +140,17 @@ def test_somebody_is_called_later_and_the_call_is_canceled(
     page.get_by_role("link", name="Call", exact=True).click()
     page.get_by_label("Appointment").select_option(index=1)
     page.get_by_label("Time of the call").fill("2020-01-01T10:00")
-    looks_well(page, screenshots / f"call-{view}.png")
+    assert_looks_well(page, screenshots / f"call-{view}.png")
     page.get_by_role("button", name="Place the call").click()
     expect(page.get_by_role("alert")).to_contain_text("This time is in the past")
     page.get_by_label("Time of the call").fill(f"{later:%Y-%m-%dT%H:%M}")
     page.get_by_role("button", name="Place the call").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Call to {name}")
     expect(page.get_by_role("status")).to_contain_text("The call waits for its time")
-    looks_well(page, screenshots / f"call-waits-{view}.png")
+    assert_looks_well(page, screenshots / f"call-waits-{view}.png")
     page.get_by_role("main").get_by_role("link", name=name).click()
     expect(page.get_by_text("A call to this customer waits for")).to_be_visible()
-    looks_well(page, screenshots / f"customer-call-waits-{view}.png")
+    assert_looks_well(page, screenshots / f"customer-call-waits-{view}.png")
     page.get_by_role("button", name="Cancel this call").click()
     expect(page.get_by_role("status")).to_contain_text("Nobody is called")
 
@@ -164,11 +164,11 @@ def test_a_list_is_filtered_by_a_name(
     page.get_by_label("Customer").fill(name.split()[-1])
     page.get_by_role("button", name="Filter").click()
     expect(page.get_by_role("status")).to_contain_text("Choose the customer")
-    looks_well(page, screenshots / f"filter-choice-{view}.png")
+    assert_looks_well(page, screenshots / f"filter-choice-{view}.png")
     page.get_by_role("main").get_by_role("link", name=name).click()
     expect(page.get_by_label("Customer")).to_have_value(name)
     expect(page.get_by_role("rowheader", name="Fitting")).to_have_count(1)
-    looks_well(page, screenshots / f"filter-chosen-{view}.png")
+    assert_looks_well(page, screenshots / f"filter-chosen-{view}.png")
 
 
 def test_a_queue_of_several_pages_is_read(site: Site, desk: tuple[Page, str], screenshots: Path) -> None:
@@ -180,10 +180,10 @@ def test_a_queue_of_several_pages_is_read(site: Site, desk: tuple[Page, str], sc
         waiting.append(client.post("/v1/messages", thread).ok(201)["conversation"]["id"])
     page.goto(site.path("waiting"))
     expect(page).to_have_title(re.compile(rf"^\({lists.PAGE}\+\) Waiting"))
-    looks_well(page, screenshots / f"queue-{view}.png")
+    assert_looks_well(page, screenshots / f"queue-{view}.png")
     page.get_by_role("link", name="Those that wait less long").click()
     expect(page.get_by_role("rowheader", name=f"{mark}.{lists.PAGE:02}")).to_be_visible()
-    looks_well(page, screenshots / f"queue-next-{view}.png")
+    assert_looks_well(page, screenshots / f"queue-next-{view}.png")
     page.get_by_role("link", name="Those that wait longest").click()
     expect(page.get_by_role("rowheader", name=f"{mark}.{lists.PAGE:02}")).to_have_count(0)
     for id in waiting:

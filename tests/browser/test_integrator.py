@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support import receivers
-from tests.support.looking import VIEWS, complain, doubled_ids, overhang, violations
+from tests.support.looking import VIEWS, complain, duplicate_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 
@@ -32,7 +32,7 @@ def look(page: Page, name: str, screenshots: Path) -> None:
         page.screenshot(path=screenshots / f"{name}-{view}.png", full_page=True)
         assert violations(page) == [], (name, view)
         assert overhang(page) == 0, f"{name} scrolls sideways"
-        assert doubled_ids(page) == [], name
+        assert duplicate_ids(page) == [], name
     page.set_viewport_size(VIEWS["light"]["viewport"])
 
 

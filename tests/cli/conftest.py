@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.processes import Cli
 from tests.support.client import Client
-from tests.support.runner import Service, local_runner, quick_folder
+from tests.support.runner import Service, local_runner, memory_folder
 from tests.support.signed_receiver import Receiver
 
 SPEED = 50
@@ -17,7 +17,7 @@ SPEED = 50
 
 @pytest.fixture(scope="session")
 def service() -> Iterator[Service]:
-    with quick_folder() as folder, local_runner(folder, SPEED) as started:
+    with memory_folder() as folder, local_runner(folder, SPEED) as started:
         yield started
 
 

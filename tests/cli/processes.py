@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.client import eventually
+from tests.support.client import wait_for
 from tests.support.runner import ROOT
 
 COMMAND = [sys.executable, "-m", "infra.cli"]
@@ -65,7 +65,7 @@ class Cli:
         """The command in the background, once its stderr has this text; it is killed at the end."""
         running = Background([*COMMAND, *arguments], self.environment, self.folder)
         try:
-            eventually(lambda: until in running.err, 30)
+            wait_for(lambda: until in running.err, 30)
             yield running
         finally:
             running.kill()

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.cli.processes import Background, Cli, Wire
-from tests.support.client import Client, eventually
-from tests.support.racing import at_once
+from tests.support.client import Client, wait_for
+from tests.support.racing import run_at_once
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver, service_signature_is_valid, standard_signature_is_valid
 
@@ -48,7 +48,7 @@ def create(client: Client, count: int) -> list[str]:
 
 def create_many(client: Client, count: int) -> list[str]:
     made: list[str] = []
-    at_once([lambda: made.extend(create(client, count // WRITERS)) for _ in range(WRITERS)])
+    run_at_once([lambda: made.extend(create(client, count // WRITERS)) for _ in range(WRITERS)])
     return made
 
 
@@ -58,7 +58,7 @@ def customers(*listeners: Background) -> list[str]:
 
 
 def assert_each_once(made: list[str], *listeners: Background, timeout: float = 30) -> None:
-    eventually(lambda: set(made) <= set(customers(*listeners)), timeout)
+    wait_for(lambda: set(made) <= set(customers(*listeners)), timeout)
     time.sleep(QUIET_S)
     shown = customers(*listeners)
     assert sorted(one for one in shown if one in set(made)) == sorted(made)
@@ -75,7 +75,7 @@ def test_a_burst_of_500_events_across_a_restart_is_forwarded_once_and_signed(
     with cli.start("listen", "--forward-to", hook.url) as first:
         assert secret in first.err
         made = create_many(other, BURST)
-        eventually(lambda: len(first.ids) > 20, 60)
+        wait_for(lambda: len(first.ids) > 20, 60)
         assert first.end() == 130
         with cli.start("listen", "--forward-to", hook.url) as second:
             assert "Continuing" in second.err
@@ -111,7 +111,7 @@ def test_a_sleep_a_cut_and_a_kill_lose_nothing_and_repeat_nothing(through_wire: 
         # The network is down for a while, in which nothing can be read.
         wire.cut()
         made += create(other, 3)
-        eventually(lambda: "no event is lost" in first.err)
+        wait_for(lambda: "no event is lost" in first.err)
         wire.mend()
         assert_each_once(made, first)
         assert "Connected again." in first.err
@@ -134,7 +134,7 @@ def test_a_listener_that_waits_uses_under_two_percent_of_the_rate_limit_and_is_q
         for _ in range(8):
             time.sleep(chance.uniform(0, 0.7))
             made, created = create(other, 1), time.monotonic()
-            eventually(lambda made=made: made[0] in customers(running))  # type: ignore[misc]
+            wait_for(lambda made=made: made[0] in customers(running))  # type: ignore[misc]
             delays.append(time.monotonic() - created)
     assert statistics.median(delays) < 1, delays
 
@@ -150,12 +150,12 @@ def test_a_receiver_that_is_down_is_shown_and_gets_the_event_with_since(
     began = int(time.time()) - 1
     with cli.start("listen", "--forward-to", "localhost:1/hooks") as running:
         (made,) = create(client, 1)
-        eventually(lambda: made in customers(running))
+        wait_for(lambda: made in customers(running))
         assert "refused" in running.lines[-1]
     hook = receiver.hook(500)
     with cli.start("listen", "--since", str(began), "--forward-to", hook.url) as running:
         assert hook.wait_about(made)
-        eventually(lambda: any("→ 500" in line for line in running.lines))
+        wait_for(lambda: any("→ 500" in line for line in running.lines))
 
 
 def test_since_shows_nothing_that_happened_before(cli: Cli, client: Client) -> None:

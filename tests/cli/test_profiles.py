@@ -30,7 +30,7 @@ class FileKeyring(KeyringBackend):
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Cli:
+def new_cli(tmp_path: Path) -> Cli:
     """The command on a machine that has never seen it."""
     return Cli(tmp_path)
 
@@ -39,40 +39,40 @@ def profiles(cli: Cli) -> Path:
     return cli.folder / "config/appt/profiles.json"
 
 
-def test_login_in_a_terminal_hides_the_key_and_stores_it_for_the_owner_only(fresh: Cli, service: Service) -> None:
+def test_login_in_a_terminal_hides_the_key_and_stores_it_for_the_owner_only(new_cli: Cli, service: Service) -> None:
     key = service.projects[0].test_key
-    shown = fresh.in_terminal("login", dialogue=(("Address", f"{service.base_url}/v1\n"), ("API key:", f"{key}\n")))
+    shown = new_cli.in_terminal("login", dialogue=(("Address", f"{service.base_url}/v1\n"), ("API key:", f"{key}\n")))
     assert "Logged in to Demo (test mode) as the profile 'local'" in " ".join(shown.split())
-    assert stat.S_IMODE(profiles(fresh).stat().st_mode) == 0o600
-    asked = fresh.run("whoami", "--json")
+    assert stat.S_IMODE(profiles(new_cli).stat().st_mode) == 0o600
+    asked = new_cli.run("whoami", "--json")
     assert json.loads(asked.out)["mode"] == "test"
     assert key not in shown + asked.out + asked.err
 
     # The environment wins.
     other = service.projects[1].test_key
-    assert json.loads(fresh.run("whoami", "--json", APPOINTMENTS_API_KEY=other).out)["project_name"] == "Second demo"
-    assert "APPOINTMENTS_API_KEY" in fresh.run("whoami", APPOINTMENTS_API_KEY=other).out
+    assert json.loads(new_cli.run("whoami", "--json", APPOINTMENTS_API_KEY=other).out)["project_name"] == "Second demo"
+    assert "APPOINTMENTS_API_KEY" in new_cli.run("whoami", APPOINTMENTS_API_KEY=other).out
 
-    fresh.run("logout")
-    assert "login" in fresh.run("whoami", code=3).err
+    new_cli.run("logout")
+    assert "login" in new_cli.run("whoami", code=3).err
 
 
-def test_a_keyring_keeps_the_key_out_of_files(fresh: Cli, service: Service) -> None:
-    (fresh.folder / "file_keyring.py").write_text(KEYRING)
-    fresh.environment["PYTHONPATH"] += os.pathsep + str(fresh.folder)
-    fresh.environment["PYTHON_KEYRING_BACKEND"] = "file_keyring.FileKeyring"
+def test_a_keyring_keeps_the_key_out_of_files(new_cli: Cli, service: Service) -> None:
+    (new_cli.folder / "file_keyring.py").write_text(KEYRING)
+    new_cli.environment["PYTHONPATH"] += os.pathsep + str(new_cli.folder)
+    new_cli.environment["PYTHON_KEYRING_BACKEND"] = "file_keyring.FileKeyring"
     key = service.projects[0].live_key
-    fresh.run("login", "--url", service.base_url, stdin=service.projects[0].test_key)
-    said = fresh.run("-p", "live", "login", "--url", service.base_url, stdin=key)
+    new_cli.run("login", "--url", service.base_url, stdin=service.projects[0].test_key)
+    said = new_cli.run("-p", "live", "login", "--url", service.base_url, stdin=key)
     assert "The key is in the keyring" in said.out
-    assert "sk_" not in profiles(fresh).read_text()
+    assert "sk_" not in profiles(new_cli).read_text()
 
     # A live key is used only if it is asked for.
-    assert "test" in fresh.run("whoami").out
-    shown = fresh.run("-p", "live", "whoami").out
+    assert "test" in new_cli.run("whoami").out
+    shown = new_cli.run("-p", "live", "whoami").out
     assert "the keyring" in shown
     assert key not in shown
-    assert "needs a test key" in fresh.run("-p", "live", "trigger", "customer.created", code=1).err
+    assert "needs a test key" in new_cli.run("-p", "live", "trigger", "customer.created", code=1).err
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_a_keyring_keeps_the_key_out_of_files(fresh: Cli, service: Service) -> N
     ],
 )
 def test_login_refuses_plain_http_and_keys_of_another_kind(
-    fresh: Cli, arguments: list[str], key: str, code: int
+    new_cli: Cli, arguments: list[str], key: str, code: int
 ) -> None:
-    refused = fresh.run(*arguments, stdin=key, code=code)
+    refused = new_cli.run(*arguments, stdin=key, code=code)
     assert key not in refused.out + refused.err
-    assert not profiles(fresh).exists()
+    assert not profiles(new_cli).exists()
 
 
 def test_an_unknown_key_and_a_silent_service_have_exit_codes_of_their_own(cli: Cli) -> None:

@@ -27,19 +27,19 @@ EXPECTED = {
 }
 
 
-def described() -> description.Operations:
+def read_operations() -> description.Operations:
     return description.derive(json.loads((ROOT / "tests/openapi.json").read_text()))
 
 
 def test_each_operation_of_the_description_is_a_command() -> None:
-    assert {name: " ".join(commands) for name, commands in described().items()} == EXPECTED
+    assert {name: " ".join(commands) for name, commands in read_operations().items()} == EXPECTED
 
 
 def test_each_command_has_help_with_examples() -> None:
     from infra.cli.resources import Resource
 
     own = [one for one in main._COMMANDS.values() if not isinstance(one, click.Group)]
-    groups = [Resource(name, commands, main._OWN.get(name, {})) for name, commands in described().items()]
+    groups = [Resource(name, commands, main._OWN.get(name, {})) for name, commands in read_operations().items()]
     context = click.Context(main.cli)
     all_of_them = own + [group.get_command(context, name) for group in groups for name in group.list_commands(context)]
     for command in all_of_them:

@@ -10,8 +10,8 @@ from functools import partial
 
 from infra.cli.trigger import RECIPES
 from tests.cli.processes import Cli
-from tests.support.client import Client, eventually
-from tests.support.racing import at_once
+from tests.support.client import Client, wait_for
+from tests.support.racing import run_at_once
 from tests.support.runner import ROOT
 from tests.support.signed_receiver import Receiver
 
@@ -28,7 +28,7 @@ def test_every_event_type_of_the_description_is_triggered(cli: Cli) -> None:
     # What needs the same requests is tried once.
     same = {"appointment.failed", "session.created", "session.dialing", "session.completed", "session.transcript_ready"}
     tried = [one for one in TYPES if one not in same]
-    at_once([partial(trigger, tried[start::4]) for start in range(4)])
+    run_at_once([partial(trigger, tried[start::4]) for start in range(4)])
 
 
 def test_an_override_changes_what_is_sent(cli: Cli) -> None:
@@ -46,18 +46,18 @@ def test_failed_deliveries_are_listed_and_sent_again(cli: Cli, client: Client, r
         made = [client.post("/v1/customers", {"phone": "+15005550006"}).ok(201)["id"] for _ in range(2)]
         hook.wait(2)
 
-        def failed() -> list[str]:
+        def list_failed() -> list[str]:
             return cli.run("deliveries", "list", "--failed", "--endpoint", endpoint, "--json").out.splitlines()
 
-        lines = eventually(lambda: len(found := failed()) == 2 and found)
+        lines = wait_for(lambda: len(found := list_failed()) == 2 and found)
         event = json.loads(lines[0])["event_id"]
         assert "attempting" in cli.run("events", "resend", event, "--endpoint", endpoint).out
         hook.wait(3)
-        eventually(lambda: len(failed()) == 1)
+        wait_for(lambda: len(list_failed()) == 1)
         resend = "resend", "--failed", "--since", "10m", "--endpoint", endpoint
         assert "Sent 1 of 1 failed deliveries again." in cli.run(*resend).out
         assert {one.event["data"]["object"]["id"] for one in hook.wait(4)[2:]} == set(made)
-        eventually(lambda: not failed())
+        wait_for(lambda: not list_failed())
         assert "100%" in cli.in_terminal("deliveries", "list", "--since", "10m")
     finally:
         client.delete(f"/v1/webhook_endpoints/{endpoint}")

@@ -22,7 +22,7 @@ import pytest
 
 from tests.support.client import Client, Promises
 from tests.support.given import Subscribe
-from tests.support.runner import Project, Service, local_runner, quick_folder, subscriptions
+from tests.support.runner import Project, Service, local_runner, memory_folder, subscriptions
 from tests.support.signed_receiver import Receiver
 
 SPEED = 50
@@ -83,7 +83,7 @@ def service() -> Iterator[Service]:
     if "BASE_URL" in os.environ:
         yield running_service()
         return
-    with quick_folder() as folder, local_runner(folder, SPEED) as started:
+    with memory_folder() as folder, local_runner(folder, SPEED) as started:
         yield started
 
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.support.client import Client, assert_error, eventually
+from tests.support.client import Client, assert_error, wait_for
 from tests.support.given import (
     Subscribe,
     create_appointment,
@@ -71,7 +71,7 @@ def talk_about(client: Client, *appointments: Any) -> Talk:
     """A conversation of the customer of these appointments, with an agent that sees them by now."""
     customer_id = appointments[0]["customer_id"]
     params = {"customer_id": customer_id, "limit": 100}
-    eventually(lambda: len(client.get("/v1/appointments", params).ok()["data"]) >= len(appointments))
+    wait_for(lambda: len(client.get("/v1/appointments", params).ok()["data"]) >= len(appointments))
     conversation = create_conversation(client, customer={"id": customer_id})
     return Talk(client, conversation["id"], appointments[0])
 

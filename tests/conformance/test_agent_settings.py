@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, assert_error, eventually
+from tests.support.client import Client, assert_error, wait_for
 from tests.support.given import create_appointment, create_customer, event_about, unique
 
 PATH = "/v1/agent_settings"
@@ -162,7 +162,7 @@ def test_nothing_creates_or_deletes_settings(client: Client, method: str) -> Non
 # What the agent does with them.
 
 
-def asked(client: Client, text: str, thread: str, customer: Any = None) -> Any:
+def ask_agent(client: Client, text: str, thread: str, customer: Any = None) -> Any:
     body = {"external_conversation_id": thread, "content": text} | (
         {"customer": {"id": customer["id"]}} if customer else {}
     )
@@ -172,11 +172,11 @@ def asked(client: Client, text: str, thread: str, customer: Any = None) -> Any:
 def test_a_question_is_answered_from_the_facts_and_nothing_else(own: Client) -> None:
     own.patch(PATH, {"facts": [{"question": "Do you have parking?", "answer": "Yes, behind the house."}]}).ok()
     thread = unique()
-    assert "Yes, behind the house." in asked(own, "Do you have parking?", thread)["content"]
-    unknown = asked(own, "What does a root canal cost?", thread)
+    assert "Yes, behind the house." in ask_agent(own, "Do you have parking?", thread)["content"]
+    unknown = ask_agent(own, "What does a root canal cost?", thread)
     assert "I do not know that" in unknown["content"]
     assert unknown["actions"] == []
-    accepted = asked(own, "Yes please", thread)
+    accepted = ask_agent(own, "Yes please", thread)
     assert [action["type"] for action in accepted["actions"]] == ["handoff"]
 
 
@@ -192,11 +192,11 @@ def test_an_appointment_is_not_moved_out_of_the_hours_but_to_the_next_time_that_
     customer = create_customer(own)
     appointment = create_appointment(own, customer["id"], appointment_at=(night - timedelta(days=5)).isoformat())
     thread = unique()
-    reply = asked(own, f"Move it to {night:%d %B %Y} at 03:00", thread, customer)
+    reply = ask_agent(own, f"Move it to {night:%d %B %Y} at 03:00", thread, customer)
     monday = night + timedelta(days=1)
     assert f"Monday {monday.day} {monday:%B %Y} at 09:00" in reply["content"]
     assert own.get(f"/v1/appointments/{appointment['id']}").ok()["appointment_at"] == appointment["appointment_at"]
-    moved = asked(own, "yes", thread)
+    moved = ask_agent(own, "yes", thread)
     assert [action["type"] for action in moved["actions"]] == ["appointment_rescheduled"]
     assert own.get(f"/v1/appointments/{appointment['id']}").ok()["appointment_at"] == f"{monday:%Y-%m-%d}T09:00:00.000Z"
 
@@ -206,7 +206,7 @@ def test_the_staff_is_asked_where_the_business_wants_that(own: Client) -> None:
     customer = create_customer(own)
     night = a_sunday_night()
     appointment = create_appointment(own, customer["id"], appointment_at=(night - timedelta(days=5)).isoformat())
-    reply = asked(own, f"Move it to {night:%d %B %Y} at 03:00", unique(), customer)
+    reply = ask_agent(own, f"Move it to {night:%d %B %Y} at 03:00", unique(), customer)
     assert reply["actions"] == [{"type": "handoff", "reason": "change_requested"}]
     assert own.get(f"/v1/appointments/{appointment['id']}").ok() == appointment
 
@@ -222,7 +222,7 @@ def test_a_call_obeys_the_settings_too(own: Client, policy: str, status: str) ->
     session = own.post(f"/v1/customers/{customer['id']}/call", {"appointment_id": appointment["id"]}).ok(201)[
         "session_id"
     ]
-    eventually(lambda: own.get(f"/v1/sessions/{session}").ok()["call_status"] == "completed")
+    wait_for(lambda: own.get(f"/v1/sessions/{session}").ok()["call_status"] == "completed")
     after = own.get(f"/v1/appointments/{appointment['id']}").ok()
     assert after["status"] == status
     if policy == "within_hours":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, Response, assert_error, eventually
+from tests.support.client import Client, Response, assert_error, wait_for
 from tests.support.given import (
     call,
     create_appointment,
@@ -25,8 +25,8 @@ from tests.support.given import (
     simulated_phone,
     unique,
 )
-from tests.support.racing import at_once
-from tests.support.runner import Service, local_runner, needs_a_runner_of_its_own, quick_folder
+from tests.support.racing import run_at_once
+from tests.support.runner import Service, local_runner, memory_folder, skip_unless_own_runner
 
 WHATSAPP = {"channel": "whatsapp"}
 PHONE = {"channel": "phone"}
@@ -43,7 +43,7 @@ class Modes:
 
 
 @pytest.fixture(scope="module")
-def unhurried(service: Service) -> Iterator[Modes]:
+def slow_modes(service: Service) -> Iterator[Modes]:
     def modes(of: Service) -> Modes:
         first, second = of.projects[:2]
         return Modes(of.client(first.test_key), of.client(first.live_key), of.client(second.test_key), of.speed or 1)
@@ -51,8 +51,8 @@ def unhurried(service: Service) -> Iterator[Modes]:
     if service.speed in {None, 1, 2}:
         yield modes(service)
         return
-    needs_a_runner_of_its_own()
-    with quick_folder() as folder, local_runner(folder, speed=2) as started:
+    skip_unless_own_runner()
+    with memory_folder() as folder, local_runner(folder, speed=2) as started:
         yield modes(started)
         assert not started.promises.new, "\n".join(started.promises.new)
 
@@ -71,73 +71,73 @@ def types_about(client: Client, session_id: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def waiting(unhurried: Modes) -> tuple[str, Response]:
+def waiting(slow_modes: Modes) -> tuple[str, Response]:
     """A customer who never answers, and the 202 that says that she was asked. Nobody is to end the wait."""
-    customer = create_customer(unhurried.test, phone=simulated_phone("22"))
-    return customer["id"], call(unhurried.test, customer["id"], {"metadata": {"a": 1.0}})
+    customer = create_customer(slow_modes.test, phone=simulated_phone("22"))
+    return customer["id"], call(slow_modes.test, customer["id"], {"metadata": {"a": 1.0}})
 
 
-def test_who_is_asked_is_not_yet_called(unhurried: Modes, waiting: tuple[str, Response]) -> None:
+def test_who_is_asked_is_not_yet_called(slow_modes: Modes, waiting: tuple[str, Response]) -> None:
     customer_id, answer = waiting
     found = answer.ok(202)
     assert (found["status"], found["call_status"], found["channel"]) == ("consent_pending", "queued", "whatsapp")
-    session = retrieve_session(unhurried.test, found["session_id"])
+    session = retrieve_session(slow_modes.test, found["session_id"])
     assert session["customer_id"] == customer_id
     assert (session["call_status"], session["channel"], session["metadata"]) == ("queued", "whatsapp", {"a": 1.0})
     assert session["dialed_at"] is session["ended_at"] is session["ended_reason"] is None
     consent = session["consent"]
     assert (consent["status"], consent["responded_at"]) == ("pending", None)
     waits = seconds(consent["expires_at"]) - seconds(consent["requested_at"])
-    assert waits == pytest.approx(60 / unhurried.speed, rel=0.05)
+    assert waits == pytest.approx(60 / slow_modes.speed, rel=0.05)
     assert abs(seconds(consent["requested_at"]) - seconds(session["created_at"])) < 5
     for suffix in ("transcript", "recording"):
-        response = unhurried.test.get(f"/v1/sessions/{session['id']}/{suffix}")
+        response = slow_modes.test.get(f"/v1/sessions/{session['id']}/{suffix}")
         assert_error(response, 404, "resource_not_found")
 
 
-def test_to_be_asked_again_answers_the_same(unhurried: Modes, waiting: tuple[str, Response]) -> None:
+def test_to_be_asked_again_answers_the_same(slow_modes: Modes, waiting: tuple[str, Response]) -> None:
     customer_id, answer = waiting
-    before = retrieve_session(unhurried.test, answer.ok(202)["session_id"])
+    before = retrieve_session(slow_modes.test, answer.ok(202)["session_id"])
     for body in (None, WHATSAPP, {"channel": "whatsapp", "metadata": {"a": 2}}):
-        again = call(unhurried.test, customer_id, body)
+        again = call(slow_modes.test, customer_id, body)
         assert again.ok(202) == answer.json
         assert not again.replayed
-    again = call(unhurried.test, customer_id, WHATSAPP, idempotency_key=unique())
+    again = call(slow_modes.test, customer_id, WHATSAPP, idempotency_key=unique())
     assert again.ok(202) == answer.json
     assert not again.replayed
-    assert retrieve_session(unhurried.test, before["id"]) == before
-    assert sessions_of(unhurried.test, customer_id) == [before["id"]]
-    settle(unhurried.test, "customer")
-    assert types_about(unhurried.test, before["id"]) == ["session.created"]
+    assert retrieve_session(slow_modes.test, before["id"]) == before
+    assert sessions_of(slow_modes.test, customer_id) == [before["id"]]
+    settle(slow_modes.test, "customer")
+    assert types_about(slow_modes.test, before["id"]) == ["session.created"]
 
 
-def test_a_phone_call_must_wait_for_the_answer(unhurried: Modes, waiting: tuple[str, Response]) -> None:
+def test_a_phone_call_must_wait_for_the_answer(slow_modes: Modes, waiting: tuple[str, Response]) -> None:
     customer_id, answer = waiting
     key = unique()
     for _ in range(2):
-        response = call(unhurried.test, customer_id, PHONE, idempotency_key=key)
+        response = call(slow_modes.test, customer_id, PHONE, idempotency_key=key)
         assert_error(response, 409, "call_in_progress")
         assert not response.replayed
-    assert sessions_of(unhurried.test, customer_id) == [answer.json["session_id"]]
+    assert sessions_of(slow_modes.test, customer_id) == [answer.json["session_id"]]
 
 
-def test_of_sixteen_who_ask_at_once_all_get_one_session(unhurried: Modes) -> None:
-    customer = create_customer(unhurried.test, phone=simulated_phone("22"))
+def test_of_sixteen_who_ask_at_once_all_get_one_session(slow_modes: Modes) -> None:
+    customer = create_customer(slow_modes.test, phone=simulated_phone("22"))
 
     def place() -> Response:
         while True:
-            response = call(unhurried.test, customer["id"])
+            response = call(slow_modes.test, customer["id"])
             if response.status != 409 or response.error["code"] != "conflict":
                 return response
             time.sleep(0.2)
 
-    answers = at_once([place] * 16)
+    answers = run_at_once([place] * 16)
     assert len({answer.ok(202)["session_id"] for answer in answers}) == 1
-    assert sessions_of(unhurried.test, customer["id"]) == [answers[0].json["session_id"]]
+    assert sessions_of(slow_modes.test, customer["id"]) == [answers[0].json["session_id"]]
 
 
-def test_deleting_a_customer_ends_the_wait_of_that_customer_alone(unhurried: Modes) -> None:
-    client, phone = unhurried.test, simulated_phone("22")
+def test_deleting_a_customer_ends_the_wait_of_that_customer_alone(slow_modes: Modes) -> None:
+    client, phone = slow_modes.test, simulated_phone("22")
     (customer_id, session_id), (_, kept) = ask(client, phone), ask(client, phone)
     before, neighbour = retrieve_session(client, session_id), retrieve_session(client, kept)
     client.delete(f"/v1/customers/{customer_id}").ok()
@@ -159,8 +159,8 @@ def test_deleting_a_customer_ends_the_wait_of_that_customer_alone(unhurried: Mod
 # The answer, which is kept for the phone in the project and mode.
 
 
-def test_an_acceptance_dials_everybody_who_waits_for_it(unhurried: Modes) -> None:
-    client, phone = unhurried.test, simulated_phone("20")
+def test_an_acceptance_dials_everybody_who_waits_for_it(slow_modes: Modes) -> None:
+    client, phone = slow_modes.test, simulated_phone("20")
     customers, sessions = zip(*(ask(client, phone) for _ in range(3)), strict=True)
     client.delete(f"/v1/customers/{customers[2]}").ok()
     asked = [retrieve_session(client, session_id)["consent"] for session_id in sessions[:2]]
@@ -169,7 +169,7 @@ def test_an_acceptance_dials_everybody_who_waits_for_it(unhurried: Modes) -> Non
     assert asked[0]["expires_at"] == asked[1]["expires_at"]
 
     # The other mode and another project know nothing of it.
-    for caller in (unhurried.live, unhurried.other):
+    for caller in (slow_modes.live, slow_modes.other):
         ask(caller, phone)
 
     ended = [session_ended(client, session_id) for session_id in sessions]
@@ -178,7 +178,7 @@ def test_an_acceptance_dials_everybody_who_waits_for_it(unhurried: Modes) -> Non
     granted = [session["consent"] for session in ended[:2]]
     assert [consent["status"] for consent in granted] == ["granted", "granted"]
     waited = seconds(granted[0]["responded_at"]) - seconds(granted[0]["requested_at"])
-    assert waited == pytest.approx(5 / unhurried.speed, rel=0.1, abs=2)
+    assert waited == pytest.approx(5 / slow_modes.speed, rel=0.1, abs=2)
     for session in ended[:2]:
         assert session["consent"]["responded_at"] <= session["dialed_at"] <= session["ended_at"]
         assert (session["answered_by"], session["to"]) == ("human", phone)
@@ -196,8 +196,8 @@ def test_an_acceptance_dials_everybody_who_waits_for_it(unhurried: Modes) -> Non
         assert (session["call_status"], session["answered_by"]) == ("completed", "human")
 
 
-def test_a_refusal_ends_everybody_who_waits_for_it(unhurried: Modes) -> None:
-    client, phone = unhurried.test, simulated_phone("21")
+def test_a_refusal_ends_everybody_who_waits_for_it(slow_modes: Modes) -> None:
+    client, phone = slow_modes.test, simulated_phone("21")
     customers, sessions = zip(*(ask(client, phone) for _ in range(2)), strict=True)
     ended = [session_ended(client, session_id) for session_id in sessions]
     for session in ended:
@@ -247,10 +247,10 @@ def test_by_phone_these_numbers_act_as_any_other(client: Client, outcome: str) -
     assert (session["call_status"], session["answered_by"], session["channel"]) == ("completed", "human", "phone")
     assert session["consent"] is None
     path = f"/v1/appointments/{appointment['id']}"
-    assert eventually(partial(confirmed, client, path))["session_id"] == session["id"]
+    assert wait_for(partial(assert_confirmed, client, path))["session_id"] == session["id"]
 
 
-def confirmed(client: Client, path: str) -> Any:
+def assert_confirmed(client: Client, path: str) -> Any:
     found = client.get(path).ok()
     assert found["status"] == "confirmed", f"still {found}"
     return found

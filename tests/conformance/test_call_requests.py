@@ -23,7 +23,7 @@ from tests.support.given import (
     simulated_phone,
     unique,
 )
-from tests.support.racing import at_once
+from tests.support.racing import run_at_once
 
 # What a call may ask for.
 
@@ -111,7 +111,7 @@ def test_a_deleted_customer_is_not_called(client: Client) -> None:
     assert sessions_of(client, customer["id"]) == []
 
 
-def without_phone(client: Client) -> str:
+def customer_without_phone(client: Client) -> str:
     """A customer whom only a conversation made."""
     conversation = create_conversation(client, customer={"email": f"{unique()}@example.com"})
     return str(conversation["customer_id"])
@@ -119,7 +119,7 @@ def without_phone(client: Client) -> str:
 
 @pytest.mark.parametrize("channel", [None, "phone", "whatsapp"])
 def test_a_customer_without_a_phone_is_not_called(client: Client, channel: str | None) -> None:
-    customer_id = without_phone(client)
+    customer_id = customer_without_phone(client)
     assert client.get(f"/v1/customers/{customer_id}").ok()["phone"] is None
     body = None if channel is None else {"channel": channel}
     assert_error(call(client, customer_id, body), 409, "customer_phone_missing")
@@ -176,7 +176,7 @@ def test_of_sixteen_with_one_key_one_calls(client: Client, outcome: str) -> None
                 return response
             time.sleep(0.2)
 
-    answers = at_once([place] * 16)
+    answers = run_at_once([place] * 16)
     (first,) = [answer for answer in answers if not answer.replayed]
     for answer in answers:
         if answer is not first:
@@ -190,7 +190,7 @@ def test_of_sixteen_with_one_key_one_calls(client: Client, outcome: str) -> None
 
 
 def test_a_refusal_for_the_customers_state_is_kept(client: Client) -> None:
-    customer_id, key = without_phone(client), unique()
+    customer_id, key = customer_without_phone(client), unique()
     first = call(client, customer_id, idempotency_key=key)
     assert_error(first, 409, "customer_phone_missing")
     client.patch(f"/v1/customers/{customer_id}", {"phone": simulated_phone("00")}).ok()

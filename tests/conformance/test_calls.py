@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, Response, assert_error, eventually
+from tests.support.client import Client, Response, assert_error, wait_for
 from tests.support.given import (
     Subscribe,
     call,
@@ -49,35 +49,35 @@ class Row:
 HANGUPS = frozenset({"customer_hangup", "agent_hangup"})
 
 
-def unanswered(call_status: str, ended_reason: str, **fields: Any) -> Row:
+def unanswered_row(call_status: str, ended_reason: str, **fields: Any) -> Row:
     return Row(call_status, frozenset({ended_reason}), **fields)
 
 
-def conversed(effect: str | None, **fields: Any) -> Row:
+def conversation_row(effect: str | None, **fields: Any) -> Row:
     return Row("completed", HANGUPS, "human", effect, talked=True, **fields)
 
 
-def asked(consent: str, row: Row) -> Row:
+def consent_row(consent: str, row: Row) -> Row:
     return Row(**(vars(row) | {"answer": 202, "consent": consent, "channel": "whatsapp"}))
 
 
 ROWS = {
-    "00": conversed("confirmed"),
-    "01": unanswered("invalid_number", "invalid_number"),
-    "02": unanswered("no_answer", "no_answer"),
-    "03": unanswered("no_answer", "busy"),
-    "04": unanswered("failed", "blocked"),
+    "00": conversation_row("confirmed"),
+    "01": unanswered_row("invalid_number", "invalid_number"),
+    "02": unanswered_row("no_answer", "no_answer"),
+    "03": unanswered_row("no_answer", "busy"),
+    "04": unanswered_row("failed", "blocked"),
     "05": Row("call_later", frozenset({"callback_requested"}), "human", talked=True),
-    "06": conversed("confirmed"),
-    "07": unanswered("no_answer", "voicemail", answered_by="machine"),
-    "08": conversed("rescheduled"),
-    "09": conversed("cancelled"),
-    "10": conversed(None),
-    "11": unanswered("failed", "provider_error"),
-    "20": asked("granted", conversed("confirmed")),
-    "21": asked("declined", unanswered("failed", "consent_declined")),
-    "22": asked("expired", unanswered("failed", "consent_expired")),
-    "23": conversed("confirmed", channel="whatsapp"),
+    "06": conversation_row("confirmed"),
+    "07": unanswered_row("no_answer", "voicemail", answered_by="machine"),
+    "08": conversation_row("rescheduled"),
+    "09": conversation_row("cancelled"),
+    "10": conversation_row(None),
+    "11": unanswered_row("failed", "provider_error"),
+    "20": consent_row("granted", conversation_row("confirmed")),
+    "21": consent_row("declined", unanswered_row("failed", "consent_declined")),
+    "22": consent_row("expired", unanswered_row("failed", "consent_expired")),
+    "23": conversation_row("confirmed", channel="whatsapp"),
 }
 MODES = ("client", "live")
 
@@ -125,7 +125,7 @@ def place_all(client: Client, hook: Hook | None) -> dict[str, Placed]:
         session_when(
             client,
             answer.ok(ROWS[outcome].answer)["session_id"],
-            recorded if ROWS[outcome].talked else call_ended,
+            is_recorded if ROWS[outcome].talked else call_ended,
             # A deployed service takes the 60 s that stand for seven days.
             timeout=90 if outcome == "22" else 20,
         )
@@ -147,13 +147,13 @@ def place_all(client: Client, hook: Hook | None) -> dict[str, Placed]:
     }
 
 
-def recorded(session: Any) -> bool:
+def is_recorded(session: Any) -> bool:
     statuses = {session["transcript_status"], session["recording_status"]}
     return call_ended(session) and statuses <= {"available", "failed"}
 
 
 @pytest.fixture(scope="module")
-def placed(
+def calls_by_number(
     request: pytest.FixtureRequest, service: Service, subscribe_module: Subscribe
 ) -> dict[tuple[str, str], Placed]:
     """By mode and number."""
@@ -169,50 +169,50 @@ def placed(
 
 
 @pytest.fixture(params=[(mode, outcome) for mode in MODES for outcome in ROWS], ids="-".join)
-def over(request: pytest.FixtureRequest, placed: dict[tuple[str, str], Placed]) -> Placed:
-    return placed[request.param]
+def ended_call(request: pytest.FixtureRequest, calls_by_number: dict[tuple[str, str], Placed]) -> Placed:
+    return calls_by_number[request.param]
 
 
-def test_the_answer_tells_of_the_call(over: Placed) -> None:
-    found = over.answer.ok(over.row.answer)
+def test_the_answer_tells_of_the_call(ended_call: Placed) -> None:
+    found = ended_call.answer.ok(ended_call.row.answer)
     assert found == {
         "object": "call",
-        "status": "consent_pending" if over.row.answer == 202 else "queued",
+        "status": "consent_pending" if ended_call.row.answer == 202 else "queued",
         "session_id": found["session_id"],
-        "customer_id": over.customer["id"],
-        "appointment_id": over.before["id"],
-        "channel": over.row.channel,
+        "customer_id": ended_call.customer["id"],
+        "appointment_id": ended_call.before["id"],
+        "channel": ended_call.row.channel,
         "call_status": "queued",
         "not_before": None,
-        "dial_at": None if over.row.answer == 202 else over.session["created_at"],
-        "livemode": over.customer["livemode"],
-        "created_at": over.session["created_at"],
+        "dial_at": None if ended_call.row.answer == 202 else ended_call.session["created_at"],
+        "livemode": ended_call.customer["livemode"],
+        "created_at": ended_call.session["created_at"],
     }
-    path = f"{over.client.base_path}/v1/sessions/{found['session_id']}"
-    assert over.answer.headers.get("Location") in ({path} if over.row.answer == 201 else {path, None})
+    path = f"{ended_call.client.base_path}/v1/sessions/{found['session_id']}"
+    assert ended_call.answer.headers.get("Location") in ({path} if ended_call.row.answer == 201 else {path, None})
 
 
-def test_the_call_ends_as_its_number_says(over: Placed) -> None:
-    session, row = over.session, over.row
+def test_the_call_ends_as_its_number_says(ended_call: Placed) -> None:
+    session, row = ended_call.session, ended_call.row
     assert (session["call_status"], session["answered_by"]) == (row.call_status, row.answered_by)
     assert session["ended_reason"] in row.ended_reasons
     assert (session["transcript_status"], session["recording_status"]) == (("available" if row.talked else "none"),) * 2
     assert (
         session
         | {
-            "livemode": over.customer["livemode"],
-            "customer_id": over.customer["id"],
-            "appointment_id": over.before["id"],
+            "livemode": ended_call.customer["livemode"],
+            "customer_id": ended_call.customer["id"],
+            "appointment_id": ended_call.before["id"],
             "channel": row.channel,
-            "to": over.customer["phone"],
-            "metadata": {"outcome": over.customer["phone"][-2:], "price": 1.0},
+            "to": ended_call.customer["phone"],
+            "metadata": {"outcome": ended_call.customer["phone"][-2:], "price": 1.0},
         }
         == session
     )
 
 
-def test_its_times_are_in_order(over: Placed) -> None:
-    session, row = over.session, over.row
+def test_its_times_are_in_order(ended_call: Placed) -> None:
+    session, row = ended_call.session, ended_call.row
     names = ("created_at", "dialed_at", "answered_at", "ended_at", "updated_at")
     times = [session[name] for name in names if session[name] is not None]
     assert times == sorted(times)
@@ -230,35 +230,35 @@ def test_its_times_are_in_order(over: Placed) -> None:
         assert session["dialed_at"] is None
 
 
-def test_only_who_asked_for_another_time_has_one(over: Placed) -> None:
-    if over.row.call_status == "call_later":
-        assert seconds(over.session["call_later_at"]) > max(seconds(over.session["ended_at"]), time.time())
+def test_only_who_asked_for_another_time_has_one(ended_call: Placed) -> None:
+    if ended_call.row.call_status == "call_later":
+        assert seconds(ended_call.session["call_later_at"]) > max(seconds(ended_call.session["ended_at"]), time.time())
     else:
-        assert over.session["call_later_at"] is None
+        assert ended_call.session["call_later_at"] is None
 
 
-def test_its_consent_tells_what_the_customer_answered(over: Placed, service: Service) -> None:
-    consent, speed = over.session["consent"], service.speed or 1
-    if over.row.consent is None:
+def test_its_consent_tells_what_the_customer_answered(ended_call: Placed, service: Service) -> None:
+    consent, speed = ended_call.session["consent"], service.speed or 1
+    if ended_call.row.consent is None:
         # Consent that was on file may be shown; a phone call needs none.
-        assert consent is None or (over.row.channel, consent["status"]) == ("whatsapp", "granted")
+        assert consent is None or (ended_call.row.channel, consent["status"]) == ("whatsapp", "granted")
         return
-    assert consent["status"] == over.row.consent
+    assert consent["status"] == ended_call.row.consent
     requested_at, expires_at = seconds(consent["requested_at"]), seconds(consent["expires_at"])
     assert requested_at < expires_at
-    if over.row.consent == "expired":
+    if ended_call.row.consent == "expired":
         assert consent["responded_at"] is None
         assert expires_at - requested_at == pytest.approx(60 / speed, rel=0.05)
-        assert consent["expires_at"] <= over.session["ended_at"]
+        assert consent["expires_at"] <= ended_call.session["ended_at"]
     else:
         assert seconds(consent["responded_at"]) - requested_at >= 4.5 / speed
         assert consent["responded_at"] <= consent["expires_at"]
-        assert consent["responded_at"] <= (over.session["dialed_at"] or over.session["ended_at"])
+        assert consent["responded_at"] <= (ended_call.session["dialed_at"] or ended_call.session["ended_at"])
 
 
-def test_the_appointment_changes_as_the_number_says(over: Placed) -> None:
-    before, now, effect = over.before, over.appointment, over.row.effect
-    changed = {"session_id": over.session_id, "status": effect or "pending", "updated_at": now["updated_at"]}
+def test_the_appointment_changes_as_the_number_says(ended_call: Placed) -> None:
+    before, now, effect = ended_call.before, ended_call.appointment, ended_call.row.effect
+    changed = {"session_id": ended_call.session_id, "status": effect or "pending", "updated_at": now["updated_at"]}
     if effect == "rescheduled":
         changed["appointment_at"] = A_DAY_LATER
     if effect == "cancelled":
@@ -275,18 +275,18 @@ def steps(over: Placed) -> list[str]:
     return ["session.created", *dialing, f"session.{over.row.call_status}"]
 
 
-def test_each_step_is_one_event(over: Placed) -> None:
-    types = [event["type"] for event in over.events]
-    expected = steps(over)
+def test_each_step_is_one_event(ended_call: Placed) -> None:
+    types = [event["type"] for event in ended_call.events]
+    expected = steps(ended_call)
     assert types[: len(expected)] == expected
-    ready = ["session.recording_ready", "session.transcript_ready"] if over.row.talked else []
+    ready = ["session.recording_ready", "session.transcript_ready"] if ended_call.row.talked else []
     assert sorted(types[len(expected) :]) == ready
-    for event in over.events:
-        assert event["livemode"] == event["data"]["object"]["livemode"] == over.customer["livemode"]
+    for event in ended_call.events:
+        assert event["livemode"] == event["data"]["object"]["livemode"] == ended_call.customer["livemode"]
 
 
-def test_an_event_has_the_state_before_and_after_it(over: Placed) -> None:
-    created, *changes = over.events
+def test_an_event_has_the_state_before_and_after_it(ended_call: Placed) -> None:
+    created, *changes = ended_call.events
     assert "previous_attributes" not in created["data"]
     earlier = created["data"]["object"]
     assert (earlier["call_status"], earlier["dialed_at"], earlier["ended_at"]) == ("queued", None, None)
@@ -308,21 +308,21 @@ def test_an_event_has_the_state_before_and_after_it(over: Placed) -> None:
         earlier = now
 
 
-def test_what_the_last_event_shows_is_what_the_session_reads(over: Placed) -> None:
-    last = max((event["data"]["object"] for event in over.events), key=lambda session: session["updated_at"])
+def test_what_the_last_event_shows_is_what_the_session_reads(ended_call: Placed) -> None:
+    last = max((event["data"]["object"] for event in ended_call.events), key=lambda session: session["updated_at"])
     kept = set(last) - UNEVENTED - {"updated_at"}
-    assert {name: last[name] for name in kept} == {name: over.session[name] for name in kept}
+    assert {name: last[name] for name in kept} == {name: ended_call.session[name] for name in kept}
 
 
-def test_the_change_of_the_appointment_is_one_event(over: Placed) -> None:
-    created, *changes = over.appointment_events
+def test_the_change_of_the_appointment_is_one_event(ended_call: Placed) -> None:
+    created, *changes = ended_call.appointment_events
     assert created["type"] == "appointment.created"
-    if over.row.effect is None:
+    if ended_call.row.effect is None:
         assert changes == []
         return
     (event,) = changes
-    now, before = over.appointment, over.before | {"session_id": over.session_id}
-    assert event["type"] == f"appointment.{over.row.effect}"
+    now, before = ended_call.appointment, ended_call.before | {"session_id": ended_call.session_id}
+    assert event["type"] == f"appointment.{ended_call.row.effect}"
     assert event["data"] == {
         "object": now,
         "previous_attributes": {
@@ -331,13 +331,13 @@ def test_the_change_of_the_appointment_is_one_event(over: Placed) -> None:
     }
 
 
-def test_a_receiver_gets_each_event_once(over: Placed) -> None:
-    hook = over.hook
+def test_a_receiver_gets_each_event_once(ended_call: Placed) -> None:
+    hook = ended_call.hook
     if hook is None:
         pytest.skip("a deployed service cannot reach a receiver on loopback")
-    expected = {event["id"]: event for event in over.events + over.appointment_events}
-    objects = (over.session_id, over.before["id"])
-    received = eventually(
+    expected = {event["id"]: event for event in ended_call.events + ended_call.appointment_events}
+    objects = (ended_call.session_id, ended_call.before["id"])
+    received = wait_for(
         lambda: len(found := [one.event for id_ in objects for one in hook.about(id_)]) >= len(expected) and found
     )
     assert sorted(event["id"] for event in received) == sorted(expected)
@@ -353,24 +353,26 @@ def test_a_call_that_is_over_can_be_read_and_heard(client: Client) -> None:
     customer = create_customer(client, phone=simulated_phone("06"))
     appointment = create_appointment(client, customer["id"])
     session_id = call(client, customer["id"], {"appointment_id": appointment["id"]}).ok(201)["session_id"]
-    session = session_when(client, session_id, recorded, timeout=60)
+    session = session_when(client, session_id, is_recorded, timeout=60)
     assert (session["call_status"], session["answered_by"]) == ("completed", "human")
     assert client.get(f"/v1/appointments/{appointment['id']}").ok()["status"] == "confirmed"
     assert client.get(f"/v1/sessions/{session_id}/transcript").ok()["data"]
-    with without_proxy().open(client.get(f"/v1/sessions/{session_id}/recording").ok()["url"], timeout=20) as sound:
+    with opener_without_proxy().open(
+        client.get(f"/v1/sessions/{session_id}/recording").ok()["url"], timeout=20
+    ) as sound:
         assert sound.read(4) == b"RIFF"
     for type_ in ("created", "dialing", "completed", "transcript_ready", "recording_ready"):
         event_about(client, session_id, f"session.{type_}")
     event_about(client, appointment["id"], "appointment.confirmed")
 
 
-def test_a_transcript_is_a_dialogue(over: Placed) -> None:
-    response = over.client.get(f"/v1/sessions/{over.session_id}/transcript")
-    if not over.row.talked:
+def test_a_transcript_is_a_dialogue(ended_call: Placed) -> None:
+    response = ended_call.client.get(f"/v1/sessions/{ended_call.session_id}/transcript")
+    if not ended_call.row.talked:
         assert_error(response, 404, "resource_not_found")
         return
     found = response.ok()
-    assert (found["session_id"], found["status"]) == (over.session_id, "available")
+    assert (found["session_id"], found["status"]) == (ended_call.session_id, "available")
     lines = found["data"]
     assert len(lines) >= 3
     assert [line["role"] for line in lines] == [("agent", "customer")[n % 2] for n in range(len(lines))]
@@ -382,35 +384,35 @@ def test_a_transcript_is_a_dialogue(over: Placed) -> None:
     assert all(line["started_at_ms"] < line["ended_at_ms"] for line in lines)
 
 
-def test_a_recording_plays_and_is_as_long_as_the_talk(over: Placed) -> None:
-    path = f"/v1/sessions/{over.session_id}"
+def test_a_recording_plays_and_is_as_long_as_the_talk(ended_call: Placed) -> None:
+    path = f"/v1/sessions/{ended_call.session_id}"
     asked_at = time.time()
-    response = over.client.get(f"{path}/recording")
-    if not over.row.talked:
+    response = ended_call.client.get(f"{path}/recording")
+    if not ended_call.row.talked:
         assert_error(response, 404, "resource_not_found")
         return
     found = response.ok()
-    assert (found["session_id"], found["status"]) == (over.session_id, "available")
+    assert (found["session_id"], found["status"]) == (ended_call.session_id, "available")
     assert seconds(found["url_expires_at"]) - asked_at == pytest.approx(15 * 60, abs=10)
-    with without_proxy().open(found["url"], timeout=20) as download:
+    with opener_without_proxy().open(found["url"], timeout=20) as download:
         assert download.status == 200
         assert download.headers["Content-Type"] == found["content_type"]
         with wave.open(io.BytesIO(download.read())) as sound:
             length = sound.getnframes() / sound.getframerate()
-    said = over.client.get(f"{path}/transcript").ok()["data"]
+    said = ended_call.client.get(f"{path}/transcript").ok()["data"]
     assert length > 1
     assert found["duration_seconds"] == pytest.approx(length, abs=0.5)
     assert 0 <= length - said[-1]["ended_at_ms"] / 1000 < 1
 
 
-def without_proxy() -> urllib.request.OpenerDirector:
+def opener_without_proxy() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def test_customers_who_want_different_things_say_so(placed: dict[tuple[str, str], Placed]) -> None:
+def test_customers_who_want_different_things_say_so(calls_by_number: dict[tuple[str, str], Placed]) -> None:
     said = set()
     for outcome in ("00", "05", "08", "09", "10"):
-        one = placed["client", outcome]
+        one = calls_by_number["client", outcome]
         lines = one.client.get(f"/v1/sessions/{one.session_id}/transcript").ok()["data"]
         said.add(" ".join(line["content"] for line in lines if line["role"] == "customer"))
     assert len(said) == 5

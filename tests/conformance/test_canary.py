@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shared.core import metrics
-from tests.support.runner import Service, local_runner, quick_folder
+from tests.support.runner import Service, local_runner, memory_folder
 
 PATIENCE = 120
 
@@ -20,18 +20,18 @@ pytestmark = pytest.mark.runner("turns the canary on")
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    with quick_folder() as found:
+    with memory_folder() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def watched(folder: Path) -> Iterator[Service]:
+def service_with_canary(folder: Path) -> Iterator[Service]:
     """A runner whose canary runs every five seconds."""
     with local_runner(folder, speed=60, CANARY="1") as service:
         yield service
 
 
-def runs(folder: Path) -> list[float]:
+def canary_results(folder: Path) -> list[float]:
     """The results of the runs so far."""
     log = (folder / "data" / "service.log").read_text(errors="replace")
     lines: list[Any] = [json.loads(line) for line in log.splitlines() if line.startswith('{"_aws"')]
@@ -39,14 +39,16 @@ def runs(folder: Path) -> list[float]:
 
 
 def test_the_canary_passes_again_and_again_and_its_traffic_is_in_no_other_project(
-    watched: Service, folder: Path
+    service_with_canary: Service, folder: Path
 ) -> None:
     give_up = time.monotonic() + PATIENCE
-    while len(runs(folder)) < 3:
+    while len(canary_results(folder)) < 3:
         assert time.monotonic() < give_up, "the canary does not run"
         time.sleep(0.5)
-    assert runs(folder)[:3] == [1, 1, 1], (folder / "data" / "service.log").read_text(errors="replace")[-3000:]
-    for project in watched.projects:
-        client = watched.client(project.test_key)
+    assert canary_results(folder)[:3] == [1, 1, 1], (folder / "data" / "service.log").read_text(errors="replace")[
+        -3000:
+    ]
+    for project in service_with_canary.projects:
+        client = service_with_canary.client(project.test_key)
         assert client.get("/v1/events").ok()["data"] == []
         assert client.get("/v1/customers").ok()["data"] == []

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, assert_error, eventually
-from tests.support.given import Subscribe, deliveries_of, delivery_when, ended, notify, seconds, waiting
+from tests.support.client import Client, assert_error, wait_for
+from tests.support.given import Subscribe, deliveries_of, delivery_has_ended, delivery_when, notify, seconds, waiting
 from tests.support.receivers import Exchange, answer
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver
@@ -46,7 +46,7 @@ def test_a_canceled_delivery_is_never_sent_even_if_the_endpoint_is_enabled_again
     client.patch(path, {"enabled": False}).ok()
     client.patch(path, {"enabled": True}).ok()
     due = seconds(delivery["next_attempt_at"])
-    eventually(lambda: time.time() > due + 1.5, timeout=30)
+    wait_for(lambda: time.time() > due + 1.5, timeout=30)
     found = client.get(f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}").ok()
     assert (found["status"], found["attempt_count"]) == ("canceled", 3)
     assert len(hook.received) == 3
@@ -65,11 +65,11 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_has_ended(
 ) -> None:
     answered = threading.Event()
 
-    def held_up(exchange: Exchange) -> None:
+    def answer_late(exchange: Exchange) -> None:
         answered.wait(60)
         answer(status)(exchange)
 
-    hook = receiver.hook(held_up, 200)
+    hook = receiver.hook(answer_late, 200)
     endpoint = subscribe(client, hook, "customer.created")
     delivery = notify(client, endpoint)
     hook.wait()
@@ -83,17 +83,17 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_has_ended(
     retry = f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}/retry"
     assert deliveries_of(client, delivery["event_id"]) == [delivery]
     assert_error(client.post(retry), 404 if how == "delete" else 409, refusals[0])
-    assert delivery_when(client, delivery, lambda found: not ended(found)) == delivery
+    assert delivery_when(client, delivery, lambda found: not delivery_has_ended(found)) == delivery
     answered.set()
-    done = delivery_when(client, delivery, ended)
+    done = delivery_when(client, delivery, delivery_has_ended)
     assert (done["status"], done["response_status_code"], done["attempt_count"]) == (end, status, 1)
     assert done["next_attempt_at"] is None
     assert done["completed_at"] >= done["last_attempt_at"]
     if refusals[1]:
         assert_error(client.post(retry), 404 if how == "delete" else 409, refusals[1])
     else:
-        delivery_when(client, client.post(retry).ok(202), ended)
-    assert delivery_when(client, delivery, ended) == done
+        delivery_when(client, client.post(retry).ok(202), delivery_has_ended)
+    assert delivery_when(client, delivery, delivery_has_ended) == done
     assert len(hook.received) == (1 if refusals[1] else 2)
 
 
@@ -114,6 +114,6 @@ def test_a_disabled_endpoint_is_sent_nothing_and_can_be_caught_up_by_hand(
     client.patch(path, {"enabled": True}).ok()
     queued = client.post(retry).ok(202)
     assert (queued["trigger"], queued["retry_of"]) == ("manual", canceled["id"])
-    assert delivery_when(client, queued, ended)["status"] == "succeeded"
+    assert delivery_when(client, queued, delivery_has_ended)["status"] == "succeeded"
     (received,) = hook.received
     assert received.event["id"] == canceled["event_id"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, Response, assert_error, assert_replay, eventually
+from tests.support.client import Client, Response, assert_error, assert_replay, wait_for
 from tests.support.given import (
     UNKNOWN,
     create_appointment,
@@ -162,7 +162,7 @@ def test_a_message_on_a_freed_thread_opens_a_new_conversation(client: Client) ->
     assert (second["customer_id"], second["metadata"]) == (None, {})
     assert len(transcript(client, first["id"])) == len(transcript(client, second["id"])) == 2
     params = {"external_id": thread}
-    eventually(lambda: ids(client.get(PATH, params).ok()["data"]) == [second["id"], first["id"]])
+    wait_for(lambda: ids(client.get(PATH, params).ok()["data"]) == [second["id"], first["id"]])
 
 
 def test_each_project_and_mode_has_its_own_external_ids(
@@ -179,7 +179,7 @@ def test_of_several_creates_on_one_external_id_at_once_one_succeeds(client: Clie
         answers = list(pool.map(lambda _: client.post(PATH, body), range(8)))
     assert sorted(answer.status for answer in answers) == [201] + [409] * 7
     assert {answer.error["code"] for answer in answers if answer.status == 409} <= {"conversation_exists", "conflict"}
-    eventually(lambda: len(client.get(PATH, body).ok()["data"]) == 1)
+    wait_for(lambda: len(client.get(PATH, body).ok()["data"]) == 1)
 
 
 # Ending.
@@ -278,19 +278,19 @@ def open_with(request: pytest.FixtureRequest) -> Open:
     return found
 
 
-def linked(response: Response) -> str:
+def customer_of(response: Response) -> str:
     """The customer of the conversation that was opened."""
     made = response.ok(201)
     found: str = made.get("conversation", made)["customer_id"]
     return found
 
 
-def known(client: Client, **fields: object) -> Any:
+def new_findable_customer(client: Client, **fields: object) -> Any:
     """A new customer that filters find by now."""
     customer = create_customer(client, **fields)
     name = "external_id" if customer["external_id"] else "phone"
     params = {name: customer[name]}
-    eventually(lambda: customer["id"] in ids(client.get("/v1/customers", params).ok()["data"]))
+    wait_for(lambda: customer["id"] in ids(client.get("/v1/customers", params).ok()["data"]))
     return customer
 
 
@@ -300,7 +300,7 @@ def ids(items: list[Any]) -> list[str]:
 
 def test_a_customer_is_named_by_id(client: Client, open_with: Open) -> None:
     customer = create_customer(client)
-    assert linked(open_with(client, {"id": customer["id"]})) == customer["id"]
+    assert customer_of(open_with(client, {"id": customer["id"]})) == customer["id"]
     assert client.get(f"/v1/customers/{customer['id']}").ok() == customer
 
 
@@ -352,51 +352,51 @@ def test_a_deleted_customer_gets_no_conversation(client: Client, open_with: Open
 
 
 def test_a_customer_is_matched_by_external_id(client: Client, open_with: Open) -> None:
-    customer = known(client, external_id=unique())
-    assert linked(open_with(client, {"external_id": customer["external_id"]})) == customer["id"]
+    customer = new_findable_customer(client, external_id=unique())
+    assert customer_of(open_with(client, {"external_id": customer["external_id"]})) == customer["id"]
 
 
 def test_a_customer_is_matched_by_phone_in_any_spelling(client: Client, open_with: Open) -> None:
-    customer = known(client)
+    customer = new_findable_customer(client)
     phone = customer["phone"]
-    assert linked(open_with(client, {"phone": phone})) == customer["id"]
-    assert linked(open_with(client, {"phone": f" {phone[:2]} ({phone[2:5]}) {phone[5:]}"})) == customer["id"]
+    assert customer_of(open_with(client, {"phone": phone})) == customer["id"]
+    assert customer_of(open_with(client, {"phone": f" {phone[:2]} ({phone[2:5]}) {phone[5:]}"})) == customer["id"]
 
 
 def test_the_external_id_goes_before_the_phone(client: Client, open_with: Open) -> None:
-    by_external_id, by_phone = known(client, external_id=unique()), known(client)
+    by_external_id, by_phone = new_findable_customer(client, external_id=unique()), new_findable_customer(client)
     customer = {"external_id": by_external_id["external_id"], "phone": by_phone["phone"]}
-    assert linked(open_with(client, customer)) == by_external_id["id"]
+    assert customer_of(open_with(client, customer)) == by_external_id["id"]
 
 
 def test_the_phone_decides_where_the_external_id_matches_nobody(client: Client, open_with: Open) -> None:
-    customer = known(client)
-    assert linked(open_with(client, {"external_id": unique(), "phone": customer["phone"]})) == customer["id"]
+    customer = new_findable_customer(client)
+    assert customer_of(open_with(client, {"external_id": unique(), "phone": customer["phone"]})) == customer["id"]
 
 
 def test_of_several_matches_the_newest_is_taken(client: Client, open_with: Open) -> None:
     external_id, phone = unique(), unique_phone()
-    known(client, external_id=external_id)
-    newest = known(client, external_id=external_id)
-    assert linked(open_with(client, {"external_id": external_id})) == newest["id"]
-    known(client, phone=phone)
-    newest = known(client, phone=phone)
-    assert linked(open_with(client, {"phone": phone})) == newest["id"]
+    new_findable_customer(client, external_id=external_id)
+    newest = new_findable_customer(client, external_id=external_id)
+    assert customer_of(open_with(client, {"external_id": external_id})) == newest["id"]
+    new_findable_customer(client, phone=phone)
+    newest = new_findable_customer(client, phone=phone)
+    assert customer_of(open_with(client, {"phone": phone})) == newest["id"]
 
 
 def test_a_deleted_match_is_passed_over(client: Client, open_with: Open) -> None:
     phone = unique_phone()
-    older, newer = known(client, phone=phone), known(client, phone=phone)
+    older, newer = new_findable_customer(client, phone=phone), new_findable_customer(client, phone=phone)
     client.delete(f"/v1/customers/{newer['id']}").ok()
-    assert linked(open_with(client, {"phone": phone})) == older["id"]
+    assert customer_of(open_with(client, {"phone": phone})) == older["id"]
     client.delete(f"/v1/customers/{older['id']}").ok()
-    assert linked(open_with(client, {"phone": phone})) not in {older["id"], newer["id"]}
+    assert customer_of(open_with(client, {"phone": phone})) not in {older["id"], newer["id"]}
 
 
 def test_a_match_is_linked_and_not_changed(client: Client, open_with: Open) -> None:
-    customer = known(client, external_id=unique(), name="Ann", metadata={"a": 1})
+    customer = new_findable_customer(client, external_id=unique(), name="Ann", metadata={"a": 1})
     given = {"external_id": customer["external_id"], "phone": unique_phone(), "name": "Eve", "metadata": {"b": 2}}
-    assert linked(open_with(client, given)) == customer["id"]
+    assert customer_of(open_with(client, given)) == customer["id"]
     assert client.get(f"/v1/customers/{customer['id']}").ok() == customer
     settle(client, "customer")
     assert [event["type"] for event in events_about(client, customer["id"])] == ["customer.created"]
@@ -410,7 +410,7 @@ def test_a_customer_that_matches_nobody_is_created(client: Client, open_with: Op
         "external_id": unique(),
         "metadata": {"plan": "gold"},
     }
-    customer = client.get(f"/v1/customers/{linked(open_with(client, given))}").ok()
+    customer = client.get(f"/v1/customers/{customer_of(open_with(client, given))}").ok()
     assert customer | given == customer
     event = event_about(client, customer["id"], "customer.created")
     assert event["data"] == {"object": customer}
@@ -419,14 +419,14 @@ def test_a_customer_that_matches_nobody_is_created(client: Client, open_with: Op
 @pytest.mark.parametrize("name", ["external_id", "email"])
 def test_a_customer_is_created_without_a_phone_where_none_is_given(client: Client, open_with: Open, name: str) -> None:
     given = {name: f"{unique()}@example.com"}
-    customer = client.get(f"/v1/customers/{linked(open_with(client, given))}").ok()
+    customer = client.get(f"/v1/customers/{customer_of(open_with(client, given))}").ok()
     assert customer["phone"] is None
     assert customer[name] == given[name]
 
 
 def test_an_email_matches_nobody(client: Client, open_with: Open) -> None:
-    customer = known(client, email=f"{unique()}@example.com")
-    assert linked(open_with(client, {"email": customer["email"]})) != customer["id"]
+    customer = new_findable_customer(client, email=f"{unique()}@example.com")
+    assert customer_of(open_with(client, {"email": customer["email"]})) != customer["id"]
 
 
 # Lists.
@@ -443,7 +443,7 @@ def threads(client: Client) -> list[Any]:
     made[2] = end_conversation(client, made[2]["id"])
     made.append(create_conversation(client, customer=bob, external_id=external_id))
     params = {"external_id": external_id, "status": "active"}
-    eventually(lambda: client.get(PATH, params).ok()["data"] == [made[3]])
+    wait_for(lambda: client.get(PATH, params).ok()["data"] == [made[3]])
     return made
 
 
@@ -484,7 +484,7 @@ def test_conversations_are_filtered_alone_and_combined(
         # A filter that names none of ours finds those of other tests too.
         return [one for one in page["data"] if one["id"] in ours] == [threads[index] for index in found]
 
-    eventually(look)
+    wait_for(look)
 
 
 @pytest.mark.parametrize("status", ["open", "Active", "", "closed"])

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from tests.support import receivers
-from tests.support.client import Client, eventually
+from tests.support.client import Client, wait_for
 from tests.support.given import (
     Subscribe,
     create_appointment,
     create_customer,
     deliveries_of,
+    delivery_has_ended,
     delivery_to,
     delivery_when,
-    ended,
     event_about,
     notify,
     seconds,
@@ -68,7 +68,7 @@ def sample(client: Client, receiver: Receiver, subscribe_module: Subscribe) -> d
     client.patch(f"/v1/customers/{customer['id']}", {"name": "Ann"}).ok()
     (received,) = hook.wait_about(customer["id"])
     event = event_about(client, customer["id"], "customer.updated")
-    delivery = delivery_when(client, delivery_to(client, event["id"], endpoint["id"]), ended)
+    delivery = delivery_when(client, delivery_to(client, event["id"], endpoint["id"]), delivery_has_ended)
     return {"received": received, "event": event, "endpoint": endpoint, "delivery": delivery, "hook": hook}
 
 
@@ -150,7 +150,7 @@ def test_a_success_is_delivered_once(client: Client, sample: dict[str, Any]) -> 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_any_2xx_is_a_success(client: Client, subscribe: Subscribe, receiver: Receiver, status: int) -> None:
     hook = receiver.hook(status)
-    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), ended)
+    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), delivery_has_ended)
     assert (delivery["status"], delivery["attempt_count"]) == ("succeeded", 1)
     assert delivery["response_status_code"] == status
     assert delivery["error_code"] is None
@@ -177,7 +177,7 @@ def test_a_passing_failure_is_retried(
 ) -> None:
     hook = receiver.hook(status, status, 200)
     endpoint = subscribe(client, hook, "customer.created")
-    delivery = delivery_when(client, notify(client, endpoint), ended)
+    delivery = delivery_when(client, notify(client, endpoint), delivery_has_ended)
     assert (delivery["status"], delivery["attempt_count"]) == ("succeeded", 3)
     outcomes = [(a["number"], a["response_status_code"], a["error_code"]) for a in delivery["attempts"]]
     assert outcomes == [(1, status, error_code), (2, status, error_code), (3, 200, None)]
@@ -188,7 +188,7 @@ def test_a_passing_failure_is_retried(
 def test_any_other_4xx_is_terminal(client: Client, subscribe: Subscribe, receiver: Receiver, status: int) -> None:
     hook = receiver.hook(status, 200)
     endpoint = subscribe(client, hook, "customer.created")
-    delivery = delivery_when(client, notify(client, endpoint), ended)
+    delivery = delivery_when(client, notify(client, endpoint), delivery_has_ended)
     assert (delivery["status"], delivery["attempt_count"]) == ("failed", 1)
     assert (delivery["response_status_code"], delivery["error_code"]) == (status, "http_error")
     assert delivery["next_attempt_at"] is None
@@ -210,7 +210,7 @@ def test_a_redirect_is_not_followed(client: Client, subscribe: Subscribe, receiv
     for status in (301, 302, 303, 307, 308):
         hook = receiver.hook(redirect(target.url, status), 200)
         endpoint = subscribe(client, hook, "customer.created")
-        delivery = delivery_when(client, notify(client, endpoint), ended)
+        delivery = delivery_when(client, notify(client, endpoint), delivery_has_ended)
         client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
         assert (delivery["status"], delivery["attempt_count"]) == ("succeeded", 2)
         assert delivery["attempts"][0]["error_code"] == "redirect"
@@ -222,11 +222,11 @@ def test_gone_ends_the_delivery_and_disables_the_endpoint(
 ) -> None:
     hook = receiver.hook(410)
     endpoint = subscribe(client, hook, "customer.created")
-    delivery = delivery_when(client, notify(client, endpoint), ended)
+    delivery = delivery_when(client, notify(client, endpoint), delivery_has_ended)
     assert (delivery["status"], delivery["attempt_count"]) == ("failed", 1)
     assert delivery["response_status_code"] == 410
     path = f"/v1/webhook_endpoints/{endpoint['id']}"
-    shown = eventually(lambda: (found := client.get(path).ok())["enabled"] is False and found)
+    shown = wait_for(lambda: (found := client.get(path).ok())["enabled"] is False and found)
     assert shown["disabled_reason"] == "gone"
     assert shown["disabled_at"] is not None
     canceled = notify(client, endpoint)
@@ -243,18 +243,18 @@ def test_a_refused_connection_is_retried_at_the_present_url(
     assert delivery["attempts"][0]["response_status_code"] is None
     hook = receiver.hook()
     client.patch(f"/v1/webhook_endpoints/{endpoint['id']}", {"url": hook.url}).ok()
-    delivery = delivery_when(client, delivery, ended, timeout=20)
+    delivery = delivery_when(client, delivery, delivery_has_ended, timeout=20)
     assert delivery["status"] == "succeeded"
     assert delivery["attempt_count"] >= 2
     assert len(hook.received) == 1
 
 
 def test_a_tls_error_is_retried(client: Client, subscribe: Subscribe) -> None:
-    def without_tls(exchange: Exchange) -> None:
+    def answer_without_tls(exchange: Exchange) -> None:
         exchange.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         exchange.hang()
 
-    with receivers.Receiver(without_tls) as receiver:
+    with receivers.Receiver(answer_without_tls) as receiver:
         endpoint = subscribe(client, receiver.url.replace("http://", "https://"), "customer.created")
         delivery = delivery_when(client, notify(client, endpoint), lambda found: found["attempt_count"] >= 2)
     assert {attempt["error_code"] for attempt in delivery["attempts"]} == {"tls_error"}
@@ -276,7 +276,7 @@ def test_an_answer_cut_off_is_retried(client: Client, subscribe: Subscribe) -> N
         done = pool.submit(slam)
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         endpoint = subscribe(client, url, "customer.created")
-        delivery = delivery_when(client, notify(client, endpoint), ended)
+        delivery = delivery_when(client, notify(client, endpoint), delivery_has_ended)
         done.result(20)
     assert delivery["status"] == "succeeded"
     assert delivery["attempt_count"] == 3
@@ -285,14 +285,14 @@ def test_an_answer_cut_off_is_retried(client: Client, subscribe: Subscribe) -> N
 
 def test_only_a_little_of_an_answer_is_kept(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
     hook = receiver.hook(answer(200, b"x" * 300_000))
-    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), ended)
+    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), delivery_has_ended)
     assert delivery["status"] == "succeeded"
     assert delivery["response_body"] == "x" * 1024
 
 
 def test_an_answer_that_is_no_text_is_no_problem(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
     hook = receiver.hook(answer(200, b"\xff\x00\x01" * 50, {"Content-Encoding": "gzip", "Set-Cookie": "a=b"}))
-    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), ended)
+    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), delivery_has_ended)
     assert delivery["status"] == "succeeded"
 
 
@@ -406,7 +406,7 @@ def test_modes_and_projects_hear_only_of_themselves(
         assert heard & {*made, *again} == {made[index], again[index]}
 
 
-def produced_at(event: Any) -> float:
+def creation_time(event: Any) -> float:
     """Unix seconds: an id begins with its time in milliseconds, in ten digits of Crockford's base 32."""
     milliseconds = 0
     for digit in str(event["id"]).partition("_")[2][:10]:
@@ -434,7 +434,7 @@ def test_first_attempts_arrive_in_the_order_of_production(
     arrived = hook.wait_about(appointment["id"], len(expected))
     for earlier, later in itertools.pairwise(arrived):
         if earlier.event["id"] > later.event["id"]:
-            assert earlier.at - produced_at(earlier.event) > 1, "it did not wait for the one before it"
+            assert earlier.at - creation_time(earlier.event) > 1, "it did not wait for the one before it"
     received = sorted(arrived, key=lambda one: str(one.event["id"]))
     assert [one.event["type"] for one in received] == expected
     for earlier, later in itertools.pairwise(received):

@@ -20,7 +20,7 @@ from shared.docs import markdown
 from shared.docs.contents import PAGES
 from shared.docs.markdown import Block
 from tests.support.browsing import Markup
-from tests.support.client import Client, eventually
+from tests.support.client import Client, wait_for
 from tests.support.documentation import Reader, assert_refuses_unsigned
 from tests.support.given import create_appointment, create_customer, simulated_phone, unique
 from tests.support.runner import Service
@@ -43,7 +43,7 @@ LISTING = {"pagination", "catch-up"}
 """The pages with examples that list what there is: three customers are created for each of their readers."""
 
 
-def printed_within(output: Path, text: str, seconds: float = 20) -> None:
+def wait_until_printed(output: Path, text: str, seconds: float = 20) -> None:
     """Wait until a program has printed this text."""
     deadline = time.monotonic() + seconds
     while text not in output.read_text():
@@ -69,7 +69,7 @@ def test_every_example_does_what_its_page_says(
     hook = receiver.hook()
     if name in LISTING:
         ids = [create_customer(client)["id"] for _ in range(3)]
-        eventually(lambda: all(client.get(f"/v1/events?object_id={id}").ok()["data"] for id in ids), 20)
+        wait_for(lambda: all(client.get(f"/v1/events?object_id={id}").ok()["data"] for id in ids), 20)
 
     def provide(variable: str) -> str:
         if variable == "CUSTOMER":
@@ -87,16 +87,16 @@ def test_every_example_does_what_its_page_says(
         with reader.serving(block) as (port, output):
             url = f"http://127.0.0.1:{port}/"
             client.patch(endpoint, {"url": url}).ok()
-            eventually(lambda: answers(url), 20)
+            wait_for(lambda: answers(url), 20)
             client.post(f"{endpoint}/test").ok(202)
-            printed_within(output, "verified appointment.created")
+            wait_until_printed(output, "verified appointment.created")
             # The receiver still has the secret that is replaced now. The next one of the page has the new secret.
             rotated = client.post(f"{endpoint}/rotate_secret", {"previous_secret_valid_seconds": 3600}).ok()
             reader.variables["SECRET"] = rotated["secret"]
             client.post(f"{endpoint}/test").ok(202)
-            eventually(lambda: output.read_text().count("verified appointment.created") == 2, 20)
+            wait_for(lambda: output.read_text().count("verified appointment.created") == 2, 20)
             assert post(url, b"{}", Service_Signature="t=1,v1=00") == 400
-            printed_within(output, "refused")
+            wait_until_printed(output, "refused")
             assert_refuses_unsigned(port)
 
     blocks = markdown.document(name).blocks
@@ -216,12 +216,12 @@ def events_of_every_type(client: Client) -> dict[str, Any]:
         client.post(f"/v1/conversations/{conversation}/{action}").ok()
     ids += [moved["id"], customer["id"], conversation, added]
 
-    def found() -> dict[str, Any] | None:
+    def find_events() -> dict[str, Any] | None:
         pages = [client.get(f"/v1/events?object_id={id}&limit=100").ok()["data"] for id in ids]
         events = {event["type"]: event for one in pages for event in one}
         return events if set(events) == set(EVENT_TYPES) else None
 
-    return eventually(found, 60)
+    return wait_for(find_events, 60)
 
 
 def test_the_payloads_of_the_event_types_are_those_that_the_service_sends(client: Client, anonymous: Client) -> None:

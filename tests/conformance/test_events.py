@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.support.client import REVISIONS, Client, assert_error, eventually
+from tests.support.client import REVISIONS, Client, assert_error, wait_for
 from tests.support.given import (
     UNKNOWN,
     Subscribe,
@@ -77,7 +77,7 @@ def test_each_matching_endpoint_has_its_delivery_in_the_list(
     deaf = subscribe(client, receiver.hook(), "appointment.*")["id"]
     event = event_about(client, create_customer(client)["id"], "customer.created")
     path = f"/v1/events/{event['id']}/deliveries"
-    found = eventually(lambda: len(deliveries_of(client, event["id"])) == 2 and deliveries_of(client, event["id"]))
+    found = wait_for(lambda: len(deliveries_of(client, event["id"])) == 2 and deliveries_of(client, event["id"]))
     assert {delivery["webhook_endpoint_id"] for delivery in found} == endpoints
     assert deaf not in {delivery["webhook_endpoint_id"] for delivery in found}
     first = client.get(path, {"limit": 1}).ok()

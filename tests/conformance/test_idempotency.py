@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, Response, assert_error, assert_replay, eventually
+from tests.support.client import Client, Response, assert_error, assert_replay, wait_for
 from tests.support.given import (
     UNKNOWN,
     Subscribe,
@@ -57,7 +57,7 @@ def test_one_key_makes_one_resource(client: Client) -> None:
     body = {"phone": unique_phone(), "external_id": external_id}
     made = {client.post("/v1/customers", body, idempotency_key=key).ok(201)["id"] for _ in range(3)}
     assert len(made) == 1
-    found = eventually(lambda: client.get("/v1/customers", {"external_id": external_id}).ok()["data"])
+    found = wait_for(lambda: client.get("/v1/customers", {"external_id": external_id}).ok()["data"])
     assert {item["id"] for item in found} == made
     settle(client, "customer")
     assert len(events_about(client, made.pop())) == 1
@@ -284,7 +284,7 @@ def test_of_several_creates_at_once_one_does_the_work(client: Client) -> None:
         body = {"phone": unique_phone(), "external_id": unique()}
         answers = race(client, "POST", "/v1/customers", body)
         assert_one_effect(answers)
-        found = eventually(
+        found = wait_for(
             lambda: client.get("/v1/customers", {"external_id": body["external_id"]}).ok()["data"]  # noqa: B023
         )
         assert [item["id"] for item in found] == [answers[0].ok(201)["id"]]

@@ -21,7 +21,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from tests.support.runner import ROOT, quick_folder
+from tests.support.runner import ROOT, memory_folder
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -79,8 +79,8 @@ def backend(folder: Path) -> Iterator[tuple[S3Client, dict[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def restarted() -> Iterator[Restarted]:
-    with quick_folder() as folder:
+def restarted_runner() -> Iterator[Restarted]:
+    with memory_folder() as folder:
         (folder / "kms.json").write_text(json.dumps({"key_id": "test", "key_material": "00" * 32}))
         with backend(folder) as (s3, said):
             assert "warning" not in said
@@ -98,33 +98,33 @@ def restarted() -> Iterator[Restarted]:
 
 
 @pytest.mark.parametrize("key", [KEPT, REPLACED])
-def test_an_old_recording_still_plays_by_a_new_link(restarted: Restarted, key: str) -> None:
-    url = restarted.s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": key})
+def test_an_old_recording_still_plays_by_a_new_link(restarted_runner: Restarted, key: str) -> None:
+    url = restarted_runner.s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": key})
     with urllib.request.urlopen(url) as response:
         assert response.read() == SOUND
         assert response.headers["Content-Type"] == "audio/wav"
         assert response.headers["Content-Length"] == str(len(SOUND))
 
 
-def test_a_player_may_ask_for_a_part(restarted: Restarted) -> None:
-    part = restarted.s3.get_object(Bucket=BUCKET, Key=KEPT, Range="bytes=100-299")
+def test_a_player_may_ask_for_a_part(restarted_runner: Restarted) -> None:
+    part = restarted_runner.s3.get_object(Bucket=BUCKET, Key=KEPT, Range="bytes=100-299")
     assert part["Body"].read() == SOUND[100:300]
 
 
-def test_there_is_what_was_put_but_not_what_was_deleted_or_damaged(restarted: Restarted) -> None:
-    found = restarted.s3.list_objects_v2(Bucket=BUCKET)["Contents"]
+def test_there_is_what_was_put_but_not_what_was_deleted_or_damaged(restarted_runner: Restarted) -> None:
+    found = restarted_runner.s3.list_objects_v2(Bucket=BUCKET)["Contents"]
     assert {one["Key"]: one["Size"] for one in found} == {KEPT: len(SOUND), REPLACED: len(SOUND), EMPTY: 0}
 
 
-def test_a_damaged_file_is_named_and_left_where_it_is(restarted: Restarted) -> None:
-    assert str(restarted.damaged) in restarted.warning
-    assert restarted.damaged.exists()
-    assert "\n" not in restarted.warning
-    assert "draft" not in restarted.warning
+def test_a_damaged_file_is_named_and_left_where_it_is(restarted_runner: Restarted) -> None:
+    assert str(restarted_runner.damaged) in restarted_runner.warning
+    assert restarted_runner.damaged.exists()
+    assert "\n" not in restarted_runner.warning
+    assert "draft" not in restarted_runner.warning
 
 
-def test_the_bucket_can_be_created_again_and_keeps_its_objects(restarted: Restarted) -> None:
-    before = restarted.s3.head_object(Bucket=BUCKET, Key=KEPT)
-    restarted.s3.create_bucket(Bucket=BUCKET)
-    after = restarted.s3.head_object(Bucket=BUCKET, Key=KEPT)
+def test_the_bucket_can_be_created_again_and_keeps_its_objects(restarted_runner: Restarted) -> None:
+    before = restarted_runner.s3.head_object(Bucket=BUCKET, Key=KEPT)
+    restarted_runner.s3.create_bucket(Bucket=BUCKET)
+    after = restarted_runner.s3.head_object(Bucket=BUCKET, Key=KEPT)
     assert (after["ETag"], after["LastModified"]) == (before["ETag"], before["LastModified"])

@@ -233,7 +233,7 @@ def expected_events(writer: Writer, writers: list[Writer]) -> int:
     return own + 1 + sum(len(one.answers) > 0 for each in writers for one in each.operations if one.what == "shared")
 
 
-def settled(writers: list[Writer]) -> bool:
+def is_settled(writers: list[Writer]) -> bool:
     """Whether each project's log is complete and no delivery waits any more."""
     for writer in writers:
         events = pages(writer.client, "/v1/events")
@@ -313,7 +313,7 @@ def _kill_and_look(runner: LocalRunner, receiver: Receiver) -> Aftermath:
     for writer in writers:
         for operation in writer.operations:
             writer.send(operation)
-    while not settled(writers) and time.monotonic() < deadline:
+    while not is_settled(writers) and time.monotonic() < deadline:
         time.sleep(1)
     print(f"settled after {time.monotonic() - began:.0f} s")
     events = [pages(client, "/v1/events") for client in clients]
@@ -394,10 +394,10 @@ def test_each_change_has_exactly_one_event_and_there_are_no_others(aftermath: Af
         wanted[types[one.what], one.made["id"], one.mark] += 1
     for one in aftermath.operations("shared"):
         wanted["customer.updated", aftermath.shared_id, one.mark] += 1
-    assert Counter(_described(event) for log in aftermath.events for event in log) == wanted
+    assert Counter(_describe(event) for log in aftermath.events for event in log) == wanted
 
 
-def _described(event: Any) -> tuple[str, str, str]:
+def _describe(event: Any) -> tuple[str, str, str]:
     """Type, object and the mark of the request that caused it."""
     document, before = event["data"]["object"], event["data"].get("previous_attributes", {})
     if event["type"].endswith(".created"):

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support import given
 from tests.support.client import Client, Promises
-from tests.support.runner import LocalRunner, quick_folder
+from tests.support.runner import LocalRunner, memory_folder
 
 SPEED = 20
 KILLS = 3
@@ -38,13 +38,13 @@ def every_response_keeps_the_common_promises() -> None:
 def test_every_call_comes_to_its_one_end_whatever_is_killed_meanwhile() -> None:
     order = random.Random(20260803)
     placed: list[tuple[str, str, str]] = []
-    with quick_folder() as folder:
+    with memory_folder() as folder:
         runner = LocalRunner(folder, SPEED)
         runner.start()
         try:
             for _ in range(KILLS):
                 client = _client(runner)
-                placed += [_placed(client, outcome) for outcome in OUTCOMES]
+                placed += [_place_call(client, outcome) for outcome in OUTCOMES]
                 time.sleep(order.uniform(0, 0.8))
                 runner.kill_everything(order)
                 runner.start()
@@ -58,7 +58,7 @@ def _client(runner: LocalRunner) -> Client:
     return Client(ready["base_url"], ready["projects"][0]["test_key"], Promises(ready["base_url"]))
 
 
-def _placed(client: Client, outcome: str) -> tuple[str, str, str]:
+def _place_call(client: Client, outcome: str) -> tuple[str, str, str]:
     phone = given.simulated_phone(outcome)
     customer = client.post("/v1/customers", {"phone": phone}).ok(201)
     body = {"customer_id": customer["id"], "appointment_at": "2031-05-06T10:00:00Z"}
@@ -72,14 +72,14 @@ def _look(client: Client, placed: list[tuple[str, str, str]]) -> None:
     ends = {"02": "no_answer", "05": "call_later", "21": "failed"}
     about = {"08": "rescheduled", "00": "confirmed", "20": "confirmed"}
     for outcome, session_id, appointment_id in placed:
-        session = _finished(client, session_id, outcome in ("02", "21"), deadline)
+        session = _wait_for_end(client, session_id, outcome in ("02", "21"), deadline)
         assert session["call_status"] == ends.get(outcome, "completed"), outcome
         appointment = client.get(f"/v1/appointments/{appointment_id}").ok()
         assert appointment["status"] == about.get(outcome, "pending"), outcome
         talked = session["transcript_status"] == "available"
         if talked:
             assert client.get(f"/v1/sessions/{session_id}/transcript").ok()["data"]
-            _plays(client.get(f"/v1/sessions/{session_id}/recording").ok())
+            _assert_plays(client.get(f"/v1/sessions/{session_id}/recording").ok())
         wanted = Counter(f"session.{name}" for name in ("created", session["call_status"]))
         wanted += Counter({"session.dialing": 1} if session["dialed_at"] else {})
         wanted += Counter(["session.transcript_ready", "session.recording_ready"] if talked else [])
@@ -88,7 +88,7 @@ def _look(client: Client, placed: list[tuple[str, str, str]]) -> None:
         assert seen == wanted, outcome
 
 
-def _finished(client: Client, session_id: str, silent: bool, deadline: float) -> Any:
+def _wait_for_end(client: Client, session_id: str, silent: bool, deadline: float) -> Any:
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
             session = given.retrieve_session(client, session_id)
@@ -103,7 +103,7 @@ def _events(client: Client, session_id: str) -> Counter[str]:
     return Counter(event["type"] for event in found)
 
 
-def _plays(recording: Any) -> None:
+def _assert_plays(recording: Any) -> None:
     with urllib.request.urlopen(recording["url"]) as answer:
         content = io.BytesIO(answer.read())
     with wave.open(content) as sound:

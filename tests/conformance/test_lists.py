@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, assert_error, eventually
+from tests.support.client import Client, assert_error, wait_for
 from tests.support.given import (
     UNKNOWN,
     Subscribe,
@@ -33,7 +33,7 @@ def ids(items: Iterable[Any]) -> list[str]:
     return [item["id"] for item in items]
 
 
-def listed(client: Client, path: str, params: Any) -> list[str]:
+def list_ids(client: Client, path: str, params: Any) -> list[str]:
     return ids(client.get(path, params).ok()["data"])
 
 
@@ -51,7 +51,7 @@ def all_pages(client: Client, path: str, params: dict[str, object], limit: int) 
         cursor = {"starting_after": page["next_cursor"]}
 
 
-def shifted(time: str, milliseconds: int) -> str:
+def shift(time: str, milliseconds: int) -> str:
     moved = datetime.fromisoformat(time) + timedelta(milliseconds=milliseconds)
     return moved.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -73,9 +73,9 @@ def test_an_empty_list_has_no_more(client: Client, path: str) -> None:
 def test_a_list_is_newest_first_and_sees_every_write_at_once(client: Client) -> None:
     for _ in range(5):
         made = [create_customer(client)["id"] for _ in range(2)]
-        assert listed(client, "/v1/customers", {"limit": 2}) == made[::-1]
+        assert list_ids(client, "/v1/customers", {"limit": 2}) == made[::-1]
         made = [create_appointment(client)["id"] for _ in range(2)]
-        assert listed(client, "/v1/appointments", {"limit": 2}) == made[::-1]
+        assert list_ids(client, "/v1/appointments", {"limit": 2}) == made[::-1]
 
 
 def test_a_listed_item_reads_as_retrieved(client: Client) -> None:
@@ -137,7 +137,7 @@ def test_deletes_and_new_rows_between_pages_lose_and_repeat_nothing(client: Clie
     made = [create_customer(client, external_id=external_id)["id"] for _ in range(7)][::-1]
     params: dict[str, object] = {"external_id": external_id} if filtered else {}
     if filtered:
-        eventually(lambda: listed(client, "/v1/customers", params) == made)
+        wait_for(lambda: list_ids(client, "/v1/customers", params) == made)
     found: list[str] = []
     cursor: dict[str, object] = {}
     while len(found) < 7:
@@ -165,7 +165,7 @@ def test_a_page_that_holds_the_last_item_has_no_more(client: Client) -> None:
     external_id = unique()
     made = [create_customer(client, external_id=external_id)["id"] for _ in range(4)][::-1]
     params = {"external_id": external_id, "limit": 4}
-    eventually(lambda: listed(client, "/v1/customers", params) == made)
+    wait_for(lambda: list_ids(client, "/v1/customers", params) == made)
     page = client.get("/v1/customers", params).ok()
     assert (page["has_more"], page["next_cursor"]) == (False, None)
     page = client.get("/v1/customers", params | {"limit": 3}).ok()
@@ -179,7 +179,7 @@ def test_webhook_endpoints_are_listed_and_paged(client: Client, subscribe: Subsc
     assert ids(all_pages(client, "/v1/webhook_endpoints", {}, 1))[:3] == made
     first = client.get("/v1/webhook_endpoints", {"limit": 2}).ok()
     client.delete(f"/v1/webhook_endpoints/{made[1]}").ok()
-    rest = listed(client, "/v1/webhook_endpoints", {"starting_after": first["next_cursor"]})
+    rest = list_ids(client, "/v1/webhook_endpoints", {"starting_after": first["next_cursor"]})
     assert rest[0] == made[2]
 
 
@@ -195,8 +195,8 @@ def people(client: Client) -> list[Any]:
         create_customer(client, phone=phones[0], external_id=externals[1], email=f"{tag}@example.com"),
         create_customer(client, phone=phones[1], external_id=externals[1], email=f"{tag}x@example.com"),
     ]
-    eventually(lambda: len(listed(client, "/v1/customers", {"external_id": externals[1]})) == 2)
-    eventually(lambda: len(listed(client, "/v1/customers", {"phone": phones[0]})) == 2)
+    wait_for(lambda: len(list_ids(client, "/v1/customers", {"external_id": externals[1]})) == 2)
+    wait_for(lambda: len(list_ids(client, "/v1/customers", {"phone": phones[0]})) == 2)
     return made
 
 
@@ -220,18 +220,18 @@ def test_customers_are_filtered_by_each_field_alone_and_combined(
 ) -> None:
     params = {name: people[of][name] for name in names}
     expected = [people[index]["id"] for index in found]
-    eventually(lambda: listed(client, "/v1/customers", params) == expected)
+    wait_for(lambda: list_ids(client, "/v1/customers", params) == expected)
     assert ids(all_pages(client, "/v1/customers", params, 1)) == expected
 
 
 def test_filters_that_no_row_satisfies_together_find_nothing(client: Client, people: list[Any]) -> None:
     params = {"phone": people[0]["phone"], "email": people[2]["email"]}
-    assert listed(client, "/v1/customers", params) == []
-    assert listed(client, "/v1/customers", {"external_id": unique()}) == []
+    assert list_ids(client, "/v1/customers", params) == []
+    assert list_ids(client, "/v1/customers", {"external_id": unique()}) == []
 
 
 def test_a_filter_is_exact(client: Client, people: list[Any]) -> None:
-    assert listed(client, "/v1/customers", {"external_id": people[0]["external_id"][:-1]}) == []
+    assert list_ids(client, "/v1/customers", {"external_id": people[0]["external_id"][:-1]}) == []
 
 
 @pytest.mark.parametrize("path", ["/v1/customers", "/v1/appointments"])
@@ -244,7 +244,7 @@ def test_created_at_ranges(client: Client, path: str) -> None:
     def find(**bounds: str) -> list[str]:
         # The lower end keeps out what other tests made before.
         bounds = {"gte": times[0]} | bounds if "gt" not in bounds else bounds
-        return listed(client, path, {f"created_at[{name}]": time for name, time in bounds.items()})
+        return list_ids(client, path, {f"created_at[{name}]": time for name, time in bounds.items()})
 
     assert find() == [c, b, a]
     assert find(gt=times[0]) == [c, b]
@@ -255,7 +255,7 @@ def test_created_at_ranges(client: Client, path: str) -> None:
     assert find(lt=times[0]) == []
     assert find(gte=times[1], lte=times[1]) == [b]
     assert find(gt=times[0], lt=times[2]) == [b]
-    assert find(gt=shifted(times[0], -1), lt=shifted(times[0], 1)) == [a]
+    assert find(gt=shift(times[0], -1), lt=shift(times[0], 1)) == [a]
     offset = times[1].replace("Z", "+00:00")
     assert find(gte=offset, lte=offset) == [b]
 
@@ -272,7 +272,7 @@ def test_a_range_combines_with_filters_and_pages(client: Client) -> None:
         "created_at[lte]": made[3]["created_at"],
     }
     expected = ids(made[:0:-1])
-    eventually(lambda: listed(client, "/v1/customers", params) == expected)
+    wait_for(lambda: list_ids(client, "/v1/customers", params) == expected)
     assert ids(all_pages(client, "/v1/customers", params, 1)) == expected
     assert ids(all_pages(client, "/v1/customers", params, 2)) == expected
 
@@ -287,18 +287,18 @@ def test_a_range_needs_times_with_an_offset(client: Client, path: str, time: str
 def test_a_deleted_customer_is_found_by_no_filter(client: Client) -> None:
     made = create_customer(client, external_id=unique())
     params = {"external_id": made["external_id"]}
-    eventually(lambda: listed(client, "/v1/customers", params) == [made["id"]])
+    wait_for(lambda: list_ids(client, "/v1/customers", params) == [made["id"]])
     client.delete(f"/v1/customers/{made['id']}").ok()
-    assert listed(client, "/v1/customers", params) == []
+    assert list_ids(client, "/v1/customers", params) == []
 
 
 def test_a_filter_follows_a_changed_field(client: Client) -> None:
     old, new = unique(), unique()
     made = create_customer(client, external_id=old)
-    eventually(lambda: listed(client, "/v1/customers", {"external_id": old}) == [made["id"]])
+    wait_for(lambda: list_ids(client, "/v1/customers", {"external_id": old}) == [made["id"]])
     client.patch(f"/v1/customers/{made['id']}", {"external_id": new}).ok()
-    assert listed(client, "/v1/customers", {"external_id": old}) == []
-    eventually(lambda: listed(client, "/v1/customers", {"external_id": new}) == [made["id"]])
+    assert list_ids(client, "/v1/customers", {"external_id": old}) == []
+    wait_for(lambda: list_ids(client, "/v1/customers", {"external_id": new}) == [made["id"]])
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +315,7 @@ def diary(client: Client) -> list[Any]:
     path = f"/v1/appointments/{made[4]['id']}"
     made[4] = client.patch(path, {"status": "cancelled"}).ok()
     params = {"customer_id": ann, "status": "cancelled"}
-    eventually(lambda: listed(client, "/v1/appointments", params) == [made[4]["id"]])
+    wait_for(lambda: list_ids(client, "/v1/appointments", params) == [made[4]["id"]])
     return made
 
 
@@ -375,7 +375,7 @@ def test_appointments_are_filtered_alone_and_combined(
     expected = [diary[index]["id"] for index in found]
     # Rows of other tests may share a range that names no customer.
     ours = set(ids(diary))
-    eventually(lambda: [one for one in listed(client, "/v1/appointments", filled) if one in ours] == expected)
+    wait_for(lambda: [one for one in list_ids(client, "/v1/appointments", filled) if one in ours] == expected)
 
 
 @pytest.mark.parametrize("status", ["done", "canceled", "Pending", ""])
@@ -391,7 +391,7 @@ def test_pages_by_appointment_time_meet_every_item_once(client: Client, diary: l
         "appointment_at[gte]": "2040-01-01T00:00:00Z",
     }
     expected = [diary[index]["id"] for index in (2, 4, 0, 1)]
-    eventually(lambda: listed(client, "/v1/appointments", params) == expected)
+    wait_for(lambda: list_ids(client, "/v1/appointments", params) == expected)
     assert ids(all_pages(client, "/v1/appointments", params, limit)) == expected
 
 
@@ -401,7 +401,7 @@ def test_pages_by_appointment_time_accept_a_plain_id(client: Client, diary: list
         "appointment_at[gte]": "2040-01-01T00:00:00Z",
         "starting_after": diary[4]["id"],
     }
-    eventually(lambda: listed(client, "/v1/appointments", params) == [diary[0]["id"], diary[1]["id"]])
+    wait_for(lambda: list_ids(client, "/v1/appointments", params) == [diary[0]["id"], diary[1]["id"]])
 
 
 def test_pages_by_appointment_time_go_on_where_the_cursor_item_was(client: Client) -> None:
@@ -415,7 +415,7 @@ def test_pages_by_appointment_time_go_on_where_the_cursor_item_was(client: Clien
         "appointment_at[gte]": "2041-01-01T00:00:00Z",
         "limit": 2,
     }
-    eventually(lambda: listed(client, "/v1/appointments", params | {"limit": 100}) == made)
+    wait_for(lambda: list_ids(client, "/v1/appointments", params | {"limit": 100}) == made)
     first = client.get("/v1/appointments", params).ok()
     assert ids(first["data"]) == made[:2]
     client.patch(f"/v1/appointments/{made[1]}", {"appointment_at": "2041-02-01T00:00:00Z"}).ok()
@@ -439,11 +439,11 @@ def test_pages_by_appointment_time_after_plain_ids_leave_nothing_out_when_the_cu
         "appointment_at[gte]": "2042-01-01T00:00:00Z",
         "limit": 3,
     }
-    eventually(lambda: listed(client, "/v1/appointments", params | {"limit": 100}) == made)
-    found = listed(client, "/v1/appointments", params)
+    wait_for(lambda: list_ids(client, "/v1/appointments", params | {"limit": 100}) == made)
+    found = list_ids(client, "/v1/appointments", params)
     moved = found[-1]
     client.patch(f"/v1/appointments/{moved}", {"appointment_at": "2042-01-04T12:00:00Z"}).ok()
-    eventually(lambda: listed(client, "/v1/appointments", params | {"limit": 100})[4] == moved)
+    wait_for(lambda: list_ids(client, "/v1/appointments", params | {"limit": 100})[4] == moved)
     more = True
     while more:
         assert len(found) < 12
@@ -452,7 +452,7 @@ def test_pages_by_appointment_time_after_plain_ids_leave_nothing_out_when_the_cu
         more = page["has_more"]
     assert [one for one in found if one != moved] == [one for one in made if one != moved]
     client.delete(f"/v1/appointments/{moved}").ok()
-    assert listed(client, "/v1/appointments", params | {"starting_after": moved}) == made[3:6]
+    assert list_ids(client, "/v1/appointments", params | {"starting_after": moved}) == made[3:6]
 
 
 def test_an_id_without_an_appointment_is_no_cursor_by_appointment_time(client: Client, other: Client) -> None:
@@ -467,7 +467,7 @@ def test_a_changed_time_cursor_is_refused(client: Client, diary: list[Any]) -> N
         "appointment_at[gte]": "2040-01-01T00:00:00Z",
         "limit": 1,
     }
-    cursor = eventually(lambda: client.get("/v1/appointments", params).ok()["next_cursor"])
+    cursor = wait_for(lambda: client.get("/v1/appointments", params).ok()["next_cursor"])
     for changed in (cursor[1:], f"x{cursor}", "nonsense"):
         response = client.get("/v1/appointments", params | {"starting_after": changed})
         assert_error(response, 400, "cursor_invalid", param="starting_after")
@@ -500,14 +500,14 @@ def test_events_are_filtered_by_type_wildcard_and_time(client: Client) -> None:
 
     def find(**params: object) -> list[str]:
         renamed = {name.replace("__", "[") + ("]" if "__" in name else ""): v for name, v in params.items()}
-        return [one for one in listed(client, "/v1/events", renamed | {"limit": 100}) if one in ours]
+        return [one for one in list_ids(client, "/v1/events", renamed | {"limit": 100}) if one in ours]
 
     assert find() == ids([confirmed, created, about_customer])
-    eventually(lambda: find(type="appointment.confirmed") == [confirmed["id"]])
-    eventually(lambda: find(type="appointment.*") == ids([confirmed, created]))
-    eventually(lambda: find(type="customer.*") == [about_customer["id"]])
-    eventually(lambda: find(type="appointment.created", object_id=made["id"]) == [created["id"]])
-    eventually(lambda: find(type="appointment.*", object_id=customer["id"]) == [])
+    wait_for(lambda: find(type="appointment.confirmed") == [confirmed["id"]])
+    wait_for(lambda: find(type="appointment.*") == ids([confirmed, created]))
+    wait_for(lambda: find(type="customer.*") == [about_customer["id"]])
+    wait_for(lambda: find(type="appointment.created", object_id=made["id"]) == [created["id"]])
+    wait_for(lambda: find(type="appointment.*", object_id=customer["id"]) == [])
     second = about_customer["created"]
     assert about_customer["id"] in find(created__gte=second)
     assert about_customer["id"] not in find(created__gt=second)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, assert_error, eventually
+from tests.support.client import Client, assert_error, wait_for
 from tests.support.given import (
     UNKNOWN,
     contents,
@@ -255,7 +255,7 @@ def pending_appointment(client: Client) -> Any:
     """A pending appointment that its customer's conversations see by now."""
     appointment = create_appointment(client)
     params = {"customer_id": appointment["customer_id"]}
-    eventually(lambda: client.get("/v1/appointments", params).ok()["data"])
+    wait_for(lambda: client.get("/v1/appointments", params).ok()["data"])
     return appointment
 
 

@@ -184,28 +184,28 @@ def test_metadata_must_be_an_object(client: Client, value: object) -> None:
 
 def test_a_value_as_deep_as_a_body_may_be_is_kept_everywhere(client: Client) -> None:
     # The body and its metadata are levels 1 and 2; the customer of a message is one more.
-    deep: dict[str, Any] = {"k": nested(62)}
-    patch = {"k": None, "other": nested(62)}
+    deep: dict[str, Any] = {"k": nest(62)}
+    patch = {"k": None, "other": nest(62)}
     for path, found in both_kinds(client, deep):
         assert found["metadata"] == client.get(path).ok()["metadata"] == deep
-        assert client.patch(path, {"metadata": patch}).ok()["metadata"] == {"other": nested(62)}
+        assert client.patch(path, {"metadata": patch}).ok()["metadata"] == {"other": nest(62)}
         if found["object"] == "customer":
             changed = event_about(client, found["id"], "customer.updated")
             assert changed["data"]["previous_attributes"] == {"metadata": deep}
-            assert changed["data"]["object"]["metadata"] == {"other": nested(62)}
+            assert changed["data"]["object"]["metadata"] == {"other": nest(62)}
     message = send_to_thread(
-        client, unique(), "hello", customer={"phone": unique_phone(), "metadata": {"k": nested(61)}}, metadata=deep
+        client, unique(), "hello", customer={"phone": unique_phone(), "metadata": {"k": nest(61)}}, metadata=deep
     )
     assert message["conversation"]["metadata"] == deep
     customer = client.get(f"/v1/customers/{message['conversation']['customer_id']}").ok()
-    assert customer["metadata"] == {"k": nested(61)}
+    assert customer["metadata"] == {"k": nest(61)}
     key, body = unique(), {"metadata": deep}
     first = client.post("/v1/conversations", body, idempotency_key=key)
     assert first.ok(201)["metadata"] == deep
     assert_replay(first, client.post("/v1/conversations", body, idempotency_key=key))
 
 
-def nested(levels: int) -> Any:
+def nest(levels: int) -> Any:
     """Arrays and objects in turn, so many levels of them."""
     value: Any = 1
     for level in range(levels):

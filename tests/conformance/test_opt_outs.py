@@ -26,7 +26,7 @@ FAR = "2031-01-01T10:00:00Z"
 
 
 @pytest.fixture
-def opted_in(client: Client) -> Iterator[list[str]]:
+def customers_to_opt_in(client: Client) -> Iterator[list[str]]:
     """The customers named in this list are opted in at the end: other tests may have the same phone."""
     ids: list[str] = []
     yield ids
@@ -36,7 +36,7 @@ def opted_in(client: Client) -> Iterator[list[str]]:
             client.post(f"/v1/customers/{id}/opt_in").ok()
 
 
-def asked_not_to(client: Client, customer_id: str, content: str = WISH, conversation: str | None = None) -> Any:
+def opt_out_by_message(client: Client, customer_id: str, content: str = WISH, conversation: str | None = None) -> Any:
     """The answer to a message of the customer."""
     path = conversation or client.post("/v1/conversations", {"customer": {"id": customer_id}}).ok(201)["id"]
     return client.post(f"/v1/conversations/{path}/messages", {"content": content}).ok(201)
@@ -92,15 +92,15 @@ def test_a_patch_ends_the_wait_for_consent(client: Client) -> None:
 
 
 @pytest.mark.smoke
-def test_a_wish_in_a_message_opts_the_phone_out(client: Client, opted_in: list[str]) -> None:
+def test_a_wish_in_a_message_opts_the_phone_out(client: Client, customers_to_opt_in: list[str]) -> None:
     phone = simulated_phone("00")
     customer, namesake = create_customer(client, phone=phone), create_customer(client, phone=phone)
-    opted_in.append(customer["id"])
+    customers_to_opt_in.append(customer["id"])
     waiting = [
         call(client, one["id"], {"not_before": "2027-06-01T10:00:00Z"}).ok(201)["session_id"]
         for one in (customer, namesake)
     ]
-    answered = asked_not_to(client, customer["id"])
+    answered = opt_out_by_message(client, customer["id"])
     assert answered["reply"]["actions"] == [{"type": "customer_opted_out", "customer_id": customer["id"]}]
     assert answered["reply"]["holding"] is False
     assert client.get(f"/v1/customers/{customer['id']}").ok()["do_not_call"] is True
@@ -120,7 +120,7 @@ def test_only_an_opt_in_lifts_the_wish(client: Client) -> None:
     phone = simulated_phone("00")
     customer = create_customer(client, phone=phone)
     path = f"/v1/customers/{customer['id']}"
-    asked_not_to(client, customer["id"])
+    opt_out_by_message(client, customer["id"])
     # A client that writes its own copy back undoes nothing.
     client.patch(path, {"do_not_call": False}).ok()
     assert_error(call(client, customer["id"], {}), 409, "customer_opted_out")
@@ -142,37 +142,37 @@ def test_an_opt_in_of_a_customer_who_is_marked_is_an_update(client: Client) -> N
     event_about(client, customer["id"], "customer.updated")
 
 
-def test_an_unclear_wish_is_asked_about_once(client: Client, opted_in: list[str]) -> None:
+def test_an_unclear_wish_is_asked_about_once(client: Client, customers_to_opt_in: list[str]) -> None:
     customer = create_customer(client, phone=simulated_phone("00"))
-    opted_in.append(customer["id"])
+    customers_to_opt_in.append(customer["id"])
     conversation = client.post("/v1/conversations", {"customer": {"id": customer["id"]}}).ok(201)["id"]
-    question = asked_not_to(client, customer["id"], "I am tired of your calls", conversation)["reply"]
+    question = opt_out_by_message(client, customer["id"], "I am tired of your calls", conversation)["reply"]
     assert (question["actions"], question["content"].count("?")) == ([], 1)
-    declined = asked_not_to(client, customer["id"], "no", conversation)["reply"]
+    declined = opt_out_by_message(client, customer["id"], "no", conversation)["reply"]
     assert declined["actions"] == []
     assert client.get(f"/v1/customers/{customer['id']}").ok()["do_not_call"] is False
-    asked_not_to(client, customer["id"], "I am tired of your calls", conversation)
-    accepted = asked_not_to(client, customer["id"], "Yes, please.", conversation)["reply"]
+    opt_out_by_message(client, customer["id"], "I am tired of your calls", conversation)
+    accepted = opt_out_by_message(client, customer["id"], "Yes, please.", conversation)["reply"]
     assert accepted["actions"] == [{"type": "customer_opted_out", "customer_id": customer["id"]}]
 
 
 @pytest.mark.parametrize("text", ["I'll stop by at three", "Please don't call before noon"])
 def test_other_words_opt_nobody_out(client: Client, text: str) -> None:
     customer = create_customer(client, phone=simulated_phone("00"))
-    assert asked_not_to(client, customer["id"], text)["reply"]["actions"] == []
+    assert opt_out_by_message(client, customer["id"], text)["reply"]["actions"] == []
     assert call(client, customer["id"], {}).status == 201
 
 
-def test_while_somebody_waits_the_wish_holds(client: Client, opted_in: list[str]) -> None:
+def test_while_somebody_waits_the_wish_holds(client: Client, customers_to_opt_in: list[str]) -> None:
     customer = create_customer(client, phone=simulated_phone("00"))
-    opted_in.append(customer["id"])
+    customers_to_opt_in.append(customer["id"])
     conversation = client.post("/v1/conversations", {"customer": {"id": customer["id"]}}).ok(201)["id"]
-    before = asked_not_to(client, customer["id"], "[[sim:handoff]]", conversation)["conversation"]
-    answered = asked_not_to(client, customer["id"], "STOP", conversation)
+    before = opt_out_by_message(client, customer["id"], "[[sim:handoff]]", conversation)["conversation"]
+    answered = opt_out_by_message(client, customer["id"], "STOP", conversation)
     assert answered["reply"]["holding"] is False
     assert [action["type"] for action in answered["reply"]["actions"]] == ["customer_opted_out"]
     assert answered["conversation"]["handoff"] == before["handoff"]
-    assert asked_not_to(client, customer["id"], "Hello?", conversation)["reply"]["holding"] is True
+    assert opt_out_by_message(client, customer["id"], "Hello?", conversation)["reply"]["holding"] is True
 
 
 def test_with_a_deleted_customer_the_phone_is_opted_out_and_a_person_asked(client: Client) -> None:
@@ -180,7 +180,7 @@ def test_with_a_deleted_customer_the_phone_is_opted_out_and_a_person_asked(clien
     customer, namesake = create_customer(client, phone=phone), create_customer(client, phone=phone)
     conversation = client.post("/v1/conversations", {"customer": {"id": customer["id"]}}).ok(201)["id"]
     deleted = client.delete(f"/v1/customers/{customer['id']}").ok()
-    reply = asked_not_to(client, customer["id"], WISH, conversation)["reply"]
+    reply = opt_out_by_message(client, customer["id"], WISH, conversation)["reply"]
     assert reply["actions"] == [
         {"type": "customer_opted_out", "customer_id": customer["id"]},
         {"type": "handoff", "reason": "customer_deleted"},
@@ -193,13 +193,13 @@ def test_with_a_deleted_customer_the_phone_is_opted_out_and_a_person_asked(clien
 
 def test_in_a_conversation_without_a_customer_a_person_is_asked(client: Client) -> None:
     conversation = client.post("/v1/conversations", {}).ok(201)["id"]
-    reply = asked_not_to(client, "", WISH, conversation)["reply"]
+    reply = opt_out_by_message(client, "", WISH, conversation)["reply"]
     assert reply["actions"] == [{"type": "handoff", "reason": "cannot_help"}]
 
 
-def test_who_opts_out_in_a_call_is_not_called_again(client: Client, opted_in: list[str]) -> None:
+def test_who_opts_out_in_a_call_is_not_called_again(client: Client, customers_to_opt_in: list[str]) -> None:
     customer = create_customer(client, phone=simulated_phone("13"))
-    opted_in.append(customer["id"])
+    customers_to_opt_in.append(customer["id"])
     appointment = create_appointment(client, customer["id"])
     made = call(client, customer["id"], {"appointment_id": appointment["id"]}).ok(201)
     session = session_ended(client, made["session_id"])
@@ -213,25 +213,25 @@ def test_who_opts_out_in_a_call_is_not_called_again(client: Client, opted_in: li
     assert_error(call(client, customer["id"], {}), 409, "customer_opted_out")
 
 
-def test_a_call_that_is_under_way_ends(client: Client, opted_in: list[str]) -> None:
+def test_a_call_that_is_under_way_ends(client: Client, customers_to_opt_in: list[str]) -> None:
     customer = create_customer(client, phone=simulated_phone("02"))
-    opted_in.append(customer["id"])
+    customers_to_opt_in.append(customer["id"])
     made = call(client, customer["id"], {}).ok(201)
     session_when(client, made["session_id"], lambda one: one["call_status"] != "queued")
-    asked_not_to(client, customer["id"])
+    opt_out_by_message(client, customer["id"])
     session = session_ended(client, made["session_id"])
     # It may have ended by itself in the same moment.
     assert (session["call_status"], session["ended_reason"]) in {("failed", "opted_out"), ("no_answer", "no_answer")}
     assert_error(call(client, customer["id"], {}), 409, "customer_opted_out")
 
 
-def test_consent_ends_with_the_wish(client: Client, opted_in: list[str]) -> None:
+def test_consent_ends_with_the_wish(client: Client, customers_to_opt_in: list[str]) -> None:
     phone = simulated_phone("22")
     customer = create_customer(client, phone=phone)
-    opted_in.append(customer["id"])
+    customers_to_opt_in.append(customer["id"])
     waiting = call(client, customer["id"], {}).ok(202)
     assert waiting["status"] == "consent_pending"
-    asked_not_to(client, customer["id"])
+    opt_out_by_message(client, customer["id"])
     session = session_ended(client, waiting["session_id"])
     assert (session["call_status"], session["ended_reason"]) == ("failed", "opted_out")
     client.post(f"/v1/customers/{customer['id']}/opt_in").ok()
@@ -239,19 +239,23 @@ def test_consent_ends_with_the_wish(client: Client, opted_in: list[str]) -> None
     assert again["status"] == "consent_pending"
 
 
-def test_a_number_whose_consent_is_on_file_has_it_again_after_an_opt_in(client: Client, opted_in: list[str]) -> None:
+def test_a_number_whose_consent_is_on_file_has_it_again_after_an_opt_in(
+    client: Client, customers_to_opt_in: list[str]
+) -> None:
     customer = create_customer(client, phone=simulated_phone("23"))
-    opted_in.append(customer["id"])
-    asked_not_to(client, customer["id"])
+    customers_to_opt_in.append(customer["id"])
+    opt_out_by_message(client, customer["id"])
     assert_error(call(client, customer["id"], {}), 409, "customer_opted_out")
     client.post(f"/v1/customers/{customer['id']}/opt_in").ok()
     assert call(client, customer["id"], {}).ok(201)["status"] == "queued"
 
 
-def test_a_wish_of_one_project_is_none_of_another(client: Client, other: Client, opted_in: list[str]) -> None:
+def test_a_wish_of_one_project_is_none_of_another(
+    client: Client, other: Client, customers_to_opt_in: list[str]
+) -> None:
     phone = simulated_phone("00")
     mine, theirs = create_customer(client, phone=phone), create_customer(other, phone=phone)
-    opted_in.append(mine["id"])
-    asked_not_to(client, mine["id"])
+    customers_to_opt_in.append(mine["id"])
+    opt_out_by_message(client, mine["id"])
     assert call(other, theirs["id"], {}).status == 201
     assert events_about(other, theirs["id"])[0]["type"] == "customer.created"

@@ -21,7 +21,7 @@ def answers(client: Client) -> dict[str, Any]:
     return {
         "default": send(client, conversation_id, RICH),
         "markdown": send(client, conversation_id, RICH, markdown=True),
-        "plain": send(client, conversation_id, RICH, markdown=False),
+        "plain_reply": send(client, conversation_id, RICH, markdown=False),
         "plain on a thread": send_to_thread(client, unique(), RICH, markdown=False),
     }
 
@@ -32,13 +32,13 @@ def text(answer: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def rich(answers: dict[str, Any]) -> str:
+def markdown_reply(answers: dict[str, Any]) -> str:
     return text(answers["default"])
 
 
 @pytest.fixture(scope="module")
-def plain(answers: dict[str, Any]) -> str:
-    return text(answers["plain"])
+def plain_reply(answers: dict[str, Any]) -> str:
+    return text(answers["plain_reply"])
 
 
 def code_in(markdown: str) -> list[str]:
@@ -50,28 +50,28 @@ def code_in(markdown: str) -> list[str]:
     )
 
 
-def test_the_forced_reply_is_rich_in_markdown(rich: str) -> None:
-    assert LINK.search(rich)
-    assert re.search(r"^#+ ", rich, re.MULTILINE)
-    assert re.search(r"\*\*[^*]+\*\*", rich)
-    assert re.search(r"^\s*[-*+] ", rich, re.MULTILINE)
-    assert code_in(rich)
+def test_the_forced_reply_is_rich_in_markdown(markdown_reply: str) -> None:
+    assert LINK.search(markdown_reply)
+    assert re.search(r"^#+ ", markdown_reply, re.MULTILINE)
+    assert re.search(r"\*\*[^*]+\*\*", markdown_reply)
+    assert re.search(r"^\s*[-*+] ", markdown_reply, re.MULTILINE)
+    assert code_in(markdown_reply)
 
 
 def test_markdown_is_the_default(answers: dict[str, Any]) -> None:
     assert text(answers["default"]) == text(answers["markdown"])
-    assert text(answers["plain"]) != text(answers["default"])
+    assert text(answers["plain_reply"]) != text(answers["default"])
 
 
 def test_both_endpoints_render_alike(answers: dict[str, Any]) -> None:
-    assert text(answers["plain"]) == text(answers["plain on a thread"])
+    assert text(answers["plain_reply"]) == text(answers["plain on a thread"])
 
 
-def test_the_transcript_keeps_the_original(client: Client, answers: dict[str, Any], rich: str) -> None:
-    for name in ("plain", "plain on a thread"):
+def test_the_transcript_keeps_the_original(client: Client, answers: dict[str, Any], markdown_reply: str) -> None:
+    for name in ("plain_reply", "plain on a thread"):
         reply = answers[name]["reply"]
         kept = {one["id"]: one for one in transcript(client, answers[name]["conversation"]["id"])}[reply["id"]]
-        assert kept == reply | {"content": rich}
+        assert kept == reply | {"content": markdown_reply}
 
 
 def test_the_users_own_message_is_not_touched(client: Client) -> None:
@@ -79,16 +79,16 @@ def test_the_users_own_message_is_not_touched(client: Client) -> None:
     assert send_to_thread(client, unique(), content, markdown=False)["content"] == content
 
 
-def test_links_read_as_label_and_url(rich: str, plain: str) -> None:
-    assert "](" not in plain
-    for label, url in LINK.findall(rich):
+def test_links_read_as_label_and_url(markdown_reply: str, plain_reply: str) -> None:
+    assert "](" not in plain_reply
+    for label, url in LINK.findall(markdown_reply):
         label = re.sub(r"[*_`]", "", label)
-        assert (f"{label}: {url}" in plain) if label != url else (url in plain)
+        assert (f"{label}: {url}" in plain_reply) if label != url else (url in plain_reply)
 
 
-def test_html_and_markup_are_gone(rich: str, plain: str) -> None:
-    rest = plain
-    for code in sorted(code_in(rich), key=len, reverse=True):
+def test_html_and_markup_are_gone(markdown_reply: str, plain_reply: str) -> None:
+    rest = plain_reply
+    for code in sorted(code_in(markdown_reply), key=len, reverse=True):
         rest = rest.replace(code, "").replace(code.replace("<", "< "), "")
     assert not re.search(r"</?[a-zA-Z][^>]*>", rest), rest
     assert not re.search(r"^\s{0,3}#{1,6} ", rest, re.MULTILINE), rest
@@ -100,20 +100,20 @@ def test_html_and_markup_are_gone(rich: str, plain: str) -> None:
     assert not re.search(r"^\|?(?: ?:?-{3,}:? ?\|)+", rest, re.MULTILINE), rest
 
 
-def test_lists_and_code_stay_readable(rich: str, plain: str) -> None:
-    for code in code_in(rich):
+def test_lists_and_code_stay_readable(markdown_reply: str, plain_reply: str) -> None:
+    for code in code_in(markdown_reply):
         # Code may look like a tag, and a space may keep it from being one.
-        assert code.replace("< ", "<") in plain.replace("< ", "<")
-    items = re.findall(r"^\s*(?:[-*+]|\d+[.)]) +(?:\[[ x]\] )?(.*)$", rich, re.MULTILINE)
+        assert code.replace("< ", "<") in plain_reply.replace("< ", "<")
+    items = re.findall(r"^\s*(?:[-*+]|\d+[.)]) +(?:\[[ x]\] )?(.*)$", markdown_reply, re.MULTILINE)
     for item in items:
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*_`~]", r"\1", item).split()
         # Each item still begins a line of its own.
-        assert re.search(rf"^\W*(?:\d+[.)] +)?(?:\[[ x]\] )?{re.escape(words[0])}", plain, re.MULTILINE), item
+        assert re.search(rf"^\W*(?:\d+[.)] +)?(?:\[[ x]\] )?{re.escape(words[0])}", plain_reply, re.MULTILINE), item
 
 
 def test_nothing_but_the_replys_text_differs(answers: dict[str, Any]) -> None:
-    assert set(answers["plain"]) == set(answers["default"])
-    assert answers["plain"]["reply"]["actions"] == answers["default"]["reply"]["actions"]
+    assert set(answers["plain_reply"]) == set(answers["default"])
+    assert answers["plain_reply"]["reply"]["actions"] == answers["default"]["reply"]["actions"]
 
 
 def test_a_plain_reply_is_replayed_as_it_was(client: Client) -> None:

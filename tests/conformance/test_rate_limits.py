@@ -42,7 +42,7 @@ def hammer(client: Client, seconds: float, longest: float, **request: dict[str, 
     return answers
 
 
-def left(response: Response) -> tuple[str, int, int]:
+def remaining_requests(response: Response) -> tuple[str, int, int]:
     match = re.fullmatch(r'"(second|minute)";r=(\d+);t=(\d+)', response.headers["RateLimit"])
     assert match, response.headers["RateLimit"]
     return match[1], int(match[2]), int(match[3])
@@ -59,7 +59,9 @@ def test_a_key_gets_exactly_100_requests_in_a_second(other_live: Client) -> None
     assert len(passed) <= 100 * windows
     # Each window counts down from 99, every number once: a number seen more often than the one above it,
     # or more often than there were windows, was given out twice.
-    counts = Counter(left(response)[1] for response in passed if left(response)[0] == "second")
+    counts = Counter(
+        remaining_requests(response)[1] for response in passed if remaining_requests(response)[0] == "second"
+    )
     assert counts.total() == len(passed)
     assert max(counts.values()) <= windows
     assert max(counts) == 99
@@ -77,7 +79,7 @@ def test_a_refused_request_tells_when_to_come_back(other_live: Client) -> None:
     assert refused.headers["Service-Rate-Limited-Reason"] == "second"
     assert refused.headers["Service-Should-Retry"] == "true"
     assert refused.headers["RateLimit-Policy"] == RATE_LIMIT_POLICY
-    window, remaining, _ = left(refused)
+    window, remaining, _ = remaining_requests(refused)
     assert (window, remaining) == ("second", 0)
     time.sleep(int(refused.headers["Retry-After"]))
     other_live.get("/v1/ping", patient=False).ok()
@@ -139,12 +141,12 @@ def test_one_key_at_its_limit_leaves_the_others_alone(client: Client, other_live
 def test_what_is_left_counts_down_and_comes_back(client: Client) -> None:
     time.sleep(1)
     for _ in range(20):
-        (window, before, _), (_, after, wait) = [left(client.get("/v1/ping")) for _ in range(2)]
+        (window, before, _), (_, after, wait) = [remaining_requests(client.get("/v1/ping")) for _ in range(2)]
         if window == "second" and after == before - 1:
             break
     else:
         raise AssertionError(f"two pings never followed each other in one second: {before}, {after}")
     assert wait <= 1
     time.sleep(1.1)
-    window, again, _ = left(client.get("/v1/ping"))
+    window, again, _ = remaining_requests(client.get("/v1/ping"))
     assert window != "second" or again >= before

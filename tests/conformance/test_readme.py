@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import eventually
+from tests.support.client import wait_for
 from tests.support.documentation import assert_refuses_unsigned
 from tests.support.runner import ROOT, Service, free_port
 
@@ -86,12 +86,12 @@ def test_the_receiver_refuses_what_is_not_signed(tmp_path: Path) -> None:
     command = [sys.executable, "receiver.py"]
     with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"SECRET": "whsec_"}) as running:
         try:
-            eventually(lambda: listens(port))
+            wait_for(lambda: is_listening(port))
             assert_refuses_unsigned(port)
         finally:
             running.terminate()
 
 
-def listens(port: int) -> bool:
+def is_listening(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

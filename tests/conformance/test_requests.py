@@ -60,7 +60,7 @@ DEEPEST = 64
 SHAPES = {"arrays": ("[", "]"), "objects": ('{"a":', "}"), "both": ('[{"a":', "}]")}
 
 
-def deep(levels: int, shape: str) -> bytes:
+def nested_body(levels: int, shape: str) -> bytes:
     """A body of so many levels, in a field that no route has."""
     opening, closing = SHAPES[shape]
     pairs, odd = divmod(levels - 1, 2 if shape == "both" else 1)
@@ -88,23 +88,23 @@ BODIES = [
 
 @pytest.mark.parametrize(("method", "path"), BODIES, ids=[f"{method} {path}" for method, path in BODIES])
 def test_a_body_has_at_most_64_levels(client: Client, method: str, path: str) -> None:
-    def sent(levels: int, shape: str, key: str | None = None) -> Response:
+    def send_nested(levels: int, shape: str, key: str | None = None) -> Response:
         headers = {"Content-Type": "application/json"}
-        return client.request(method, path, body=deep(levels, shape), headers=headers, idempotency_key=key)
+        return client.request(method, path, body=nested_body(levels, shape), headers=headers, idempotency_key=key)
 
     for shape in SHAPES:
-        assert_error(sent(DEEPEST, shape), 400, "parameter_unknown", param="nothing")
-        assert_error(sent(DEEPEST + 1, shape), 400, "invalid_json")
-    assert_error(sent(DEEPEST, "both", unique()), 400, "parameter_unknown", param="nothing")
+        assert_error(send_nested(DEEPEST, shape), 400, "parameter_unknown", param="nothing")
+        assert_error(send_nested(DEEPEST + 1, shape), 400, "invalid_json")
+    assert_error(send_nested(DEEPEST, "both", unique()), 400, "parameter_unknown", param="nothing")
     for levels in (DEEPEST + 1, 968, 9_986, 100_000):
-        assert_error(sent(levels, "arrays", unique()), 400, "invalid_json")
+        assert_error(send_nested(levels, "arrays", unique()), 400, "invalid_json")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_depth_is_too_much_for_the_service(client: Client, shape: str) -> None:
     # About as deep as a parser in C lets through that counts its own calls only.
     for levels in (900, 930, *range(960, 972), 1_000, 3_000, *range(9_984, 9_988), 10_000):
-        assert_error(send(client, deep(levels, shape)), 400, "invalid_json")
+        assert_error(send(client, nested_body(levels, shape)), 400, "invalid_json")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import eventually
+from tests.support.client import wait_for
 from tests.support.runner import ROOT, free_port
 
 PATIENCE = 60
@@ -29,7 +29,7 @@ def every_response_keeps_the_common_promises() -> None:
 
 
 @contextlib.contextmanager
-def started(folder: Path, *before: str, **settings: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def start_runner(folder: Path, *before: str, **settings: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A runner, started by the command `before`, and the file of what it prints."""
     environment = os.environ | {"PORT": str(free_port()), "DATA_DIR": str(folder / "disk" / "data"), **settings}
     terminal = folder / "terminal"
@@ -43,16 +43,16 @@ def started(folder: Path, *before: str, **settings: str) -> Iterator[tuple[subpr
         process.wait(20)
 
 
-def printed(terminal: Path, text: str) -> str:
+def wait_for_print(terminal: Path, text: str) -> str:
     """What the terminal shows once it shows this text."""
-    eventually(lambda: text in terminal.read_text(), PATIENCE)
+    wait_for(lambda: text in terminal.read_text(), PATIENCE)
     return terminal.read_text()
 
 
 def test_a_port_that_is_taken_while_the_runner_starts_is_named(tmp_path: Path) -> None:
     port = free_port()
-    with started(tmp_path, PORT=str(port)) as (process, terminal), socket.socket() as other:
-        printed(terminal, "Starting")
+    with start_runner(tmp_path, PORT=str(port)) as (process, terminal), socket.socket() as other:
+        wait_for_print(terminal, "Starting")
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", port))
         other.listen()
@@ -77,21 +77,21 @@ def small_disk(tmp_path: Path) -> list[str]:
 
 def test_a_runner_does_not_start_on_a_full_disk(tmp_path: Path, small_disk: list[str]) -> None:
     fill = f'head -c {SIZE - 2**19} /dev/zero > "{tmp_path}/disk/others"; exec "$@"'
-    with started(tmp_path, *small_disk, "sh", "-c", fill, "sh") as (process, terminal):
+    with start_runner(tmp_path, *small_disk, "sh", "-c", fill, "sh") as (process, terminal):
         assert process.wait(PATIENCE) == 1
     assert terminal.read_text().startswith(f"make run: the disk of DATA_DIR {tmp_path}/disk/data is full: delete")
 
 
 def test_the_terminal_says_each_time_that_the_disk_becomes_full(tmp_path: Path, small_disk: list[str]) -> None:
-    with started(tmp_path, *small_disk) as (process, terminal):
-        assert " is full" not in printed(terminal, "Serving")
+    with start_runner(tmp_path, *small_disk) as (process, terminal):
+        assert " is full" not in wait_for_print(terminal, "Serving")
         others = Path(f"/proc/{process.pid}/root{tmp_path}/disk/others")
         for _ in range(2):
             terminal.write_text("")
             with contextlib.suppress(OSError), others.open("wb", buffering=0) as file:
                 while file.write(bytes(4096)):
                     pass
-            printed(terminal, f"requests fail because the disk of DATA_DIR {tmp_path}/disk/data is full: delete")
+            wait_for_print(terminal, f"requests fail because the disk of DATA_DIR {tmp_path}/disk/data is full: delete")
             others.unlink()
             # The runner looks every two seconds.
             time.sleep(5)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, assert_error, eventually
+from tests.support.client import Client, assert_error, wait_for
 from tests.support.given import (
     UNKNOWN,
     call,
@@ -29,11 +29,11 @@ def ids(items: Iterable[Any]) -> list[str]:
     return [item["id"] for item in items]
 
 
-def listed(client: Client, params: Any) -> list[str]:
+def list_ids(client: Client, params: Any) -> list[str]:
     return ids(client.get(PATH, params).ok()["data"])
 
 
-def shifted(time: str, milliseconds: int) -> str:
+def shift(time: str, milliseconds: int) -> str:
     moved = datetime.fromisoformat(time) + timedelta(milliseconds=milliseconds)
     return moved.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -79,7 +79,7 @@ def test_a_session_outlives_its_customer(client: Client) -> None:
     session = place(client, customer["id"])
     client.delete(f"/v1/customers/{customer['id']}").ok()
     assert retrieve_session(client, session["id"]) == session
-    assert listed(client, {"limit": 1}) == [session["id"]]
+    assert list_ids(client, {"limit": 1}) == [session["id"]]
 
 
 @pytest.mark.parametrize("suffix", ["", "/transcript", "/recording"])
@@ -161,12 +161,12 @@ def test_a_list_shows_the_newest_first_and_at_once(client: Client) -> None:
         for _ in range(2):
             customer = create_customer(client, phone=simulated_phone("02"))
             made.append(call(client, customer["id"]).ok(201)["session_id"])
-        assert listed(client, {"limit": 2}) == made[::-1]
+        assert list_ids(client, {"limit": 2}) == made[::-1]
 
 
 def test_a_listed_session_reads_as_retrieved(client: Client, past: list[Any]) -> None:
     params = {"customer_id": past[0]["customer_id"]}
-    found = eventually(lambda: len(page := client.get(PATH, params).ok()["data"]) == 3 and page)
+    found = wait_for(lambda: len(page := client.get(PATH, params).ok()["data"]) == 3 and page)
     assert found == past[2::-1]
 
 
@@ -217,16 +217,16 @@ def test_sessions_are_filtered_alone_and_combined(
     newest = {"created_at[lte]": past[4]["created_at"]} if "created_at[lt]" not in filled else {}
     oldest = {"created_at[gte]": past[0]["created_at"]} if "created_at[gt]" not in filled else {}
     bounded = newest | oldest | filled
-    eventually(lambda: [one for one in listed(client, bounded) if one in ours] == expected)
+    wait_for(lambda: [one for one in list_ids(client, bounded) if one in ours] == expected)
     plain = filled | {"limit": 100}
-    eventually(lambda: [one for one in listed(client, plain) if one in ours] == expected)
+    wait_for(lambda: [one for one in list_ids(client, plain) if one in ours] == expected)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_pages_meet_every_session_once(client: Client, past: list[Any], limit: int) -> None:
     params: dict[str, object] = {"customer_id": past[0]["customer_id"], "limit": limit}
     expected = ids(past[2::-1])
-    eventually(lambda: listed(client, params | {"limit": 100}) == expected)
+    wait_for(lambda: list_ids(client, params | {"limit": 100}) == expected)
     found: list[str] = []
     cursor: dict[str, object] = {}
     while True:
@@ -240,7 +240,7 @@ def test_pages_meet_every_session_once(client: Client, past: list[Any], limit: i
 
 
 def test_a_page_goes_on_right_after_its_cursor(client: Client, past: list[Any]) -> None:
-    assert listed(client, {"starting_after": past[4]["id"], "limit": 4}) == ids(past[3::-1])
+    assert list_ids(client, {"starting_after": past[4]["id"], "limit": 4}) == ids(past[3::-1])
 
 
 @pytest.mark.parametrize("range_end", ["gt", "gte", "lt", "lte"])
@@ -249,11 +249,11 @@ def test_the_ends_of_a_range(client: Client, past: list[Any], range_end: str) ->
 
     def found(time: str) -> bool:
         params = {"customer_id": past[0]["customer_id"], f"created_at[{range_end}]": time}
-        return ours in listed(client, params)
+        return ours in list_ids(client, params)
 
-    eventually(lambda: found(shifted(at, -1)) is range_end.startswith("g"))
+    wait_for(lambda: found(shift(at, -1)) is range_end.startswith("g"))
     assert found(at) is range_end.endswith("e")
-    assert found(shifted(at, 1)) is range_end.startswith("l")
+    assert found(shift(at, 1)) is range_end.startswith("l")
     assert found(at.replace("Z", "+00:00")) is range_end.endswith("e")
 
 
@@ -284,17 +284,17 @@ def test_a_filter_follows_the_call(client: Client) -> None:
     customer = create_customer(client, phone=simulated_phone("22"))
     session_id = call(client, customer["id"]).ok(202)["session_id"]
     params = {"customer_id": customer["id"]}
-    eventually(lambda: listed(client, params | {"channel": "whatsapp"}) == [session_id])
+    wait_for(lambda: list_ids(client, params | {"channel": "whatsapp"}) == [session_id])
     session_ended(client, session_id, timeout=90)
-    eventually(lambda: listed(client, params | {"call_status": "failed"}) == [session_id])
-    assert listed(client, params | {"call_status": "queued"}) == []
+    wait_for(lambda: list_ids(client, params | {"call_status": "failed"}) == [session_id])
+    assert list_ids(client, params | {"call_status": "queued"}) == []
 
 
 def test_the_log_knows_the_events_of_a_session(client: Client, past: list[Any]) -> None:
     event_about(client, past[0]["id"], "session.recording_ready")
     for type_ in ("session.*", "session.completed"):
         params = {"object_id": past[0]["id"], "type": type_}
-        found = eventually(lambda: client.get("/v1/events", params).ok()["data"])  # noqa: B023
+        found = wait_for(lambda: client.get("/v1/events", params).ok()["data"])  # noqa: B023
         assert "session.completed" in {event["type"] for event in found}
 
 
@@ -310,7 +310,7 @@ def test_an_appointment_names_the_latest_session_about_it(client: Client, past: 
         def found(session_id: str) -> list[str]:
             return ids(client.get("/v1/appointments", {"session_id": session_id}).ok()["data"])
 
-        eventually(lambda: found(latest["id"]) == [appointment["id"]])  # noqa: B023
+        wait_for(lambda: found(latest["id"]) == [appointment["id"]])  # noqa: B023
         assert found(earlier["id"]) == []
     assert ids(client.get("/v1/appointments", {"session_id": past[2]["id"]}).ok()["data"]) == []
 
@@ -354,10 +354,10 @@ def test_a_foreign_session_answers_as_an_unknown_one(past: list[Any], stranger: 
 
 def test_a_stranger_lists_nothing_of_ours(past: list[Any], stranger: Client) -> None:
     ours = set(ids(past))
-    assert not ours & set(listed(stranger, {"limit": 100}))
-    assert not ours & set(listed(stranger, {"starting_after": past[4]["id"], "limit": 100}))
+    assert not ours & set(list_ids(stranger, {"limit": 100}))
+    assert not ours & set(list_ids(stranger, {"starting_after": past[4]["id"], "limit": 100}))
     for name in ("customer_id", "appointment_id"):
-        assert listed(stranger, {name: past[0][name]}) == []
+        assert list_ids(stranger, {name: past[0][name]}) == []
     assert stranger.get("/v1/appointments", {"session_id": past[1]["id"]}).ok()["data"] == []
     assert stranger.get("/v1/events", {"object_id": past[1]["id"]}).ok()["data"] == []
 

@@ -15,7 +15,7 @@ STRANGERS = ["live", "other", "other_live"]
 
 
 @pytest.fixture(scope="module")
-def owned(client: Client) -> Iterator[dict[str, Any]]:
+def own_resources(client: Client) -> Iterator[dict[str, Any]]:
     """One resource of each kind in the first project's test mode."""
     external_id = unique()
     customer = create_customer(client, external_id=external_id)
@@ -51,7 +51,7 @@ REQUESTS = [
 
 @pytest.mark.parametrize(("method", "path", "body"), REQUESTS)
 def test_a_foreign_resource_answers_as_an_unknown_one(
-    owned: dict[str, Any], stranger: Client, method: str, path: str, body: object
+    own_resources: dict[str, Any], stranger: Client, method: str, path: str, body: object
 ) -> None:
     def ask(ids: dict[str, str]) -> tuple[int, Any, Response]:
         response = stranger.request(method, path.format(**ids), json_body=body)
@@ -61,8 +61,8 @@ def test_a_foreign_resource_answers_as_an_unknown_one(
             text = text.replace(ids[name], f"<{name}>")
         return response.status, text, response
 
-    foreign = ask({name: resource["id"] for name, resource in owned.items()})
-    unknown = ask({name: f"{name}_{UNKNOWN}" for name in owned})
+    foreign = ask({name: resource["id"] for name, resource in own_resources.items()})
+    unknown = ask({name: f"{name}_{UNKNOWN}" for name in own_resources})
     assert foreign[:2] == unknown[:2]
     names = {"service-request-id", "ratelimit", "date", "content-length"}
     for response in (foreign[2], unknown[2]):
@@ -79,23 +79,25 @@ def test_a_foreign_resource_answers_as_an_unknown_one(
     assert kept[0] == kept[1]
 
 
-def test_what_strangers_tried_changed_nothing(client: Client, owned: dict[str, Any], stranger: Client) -> None:
+def test_what_strangers_tried_changed_nothing(client: Client, own_resources: dict[str, Any], stranger: Client) -> None:
     for method, path, body in REQUESTS:
-        stranger.request(method, path.format(**{name: one["id"] for name, one in owned.items()}), json_body=body)
+        stranger.request(
+            method, path.format(**{name: one["id"] for name, one in own_resources.items()}), json_body=body
+        )
     for path, name in (
         ("customers", "cust"),
         ("appointments", "appt"),
         ("webhook_endpoints", "whk"),
         ("events", "evt"),
     ):
-        found = client.get(f"/v1/{path}/{owned[name]['id']}").ok()
-        assert found == {key: value for key, value in owned[name].items() if key != "secret"}
+        found = client.get(f"/v1/{path}/{own_resources[name]['id']}").ok()
+        assert found == {key: value for key, value in own_resources[name].items() if key != "secret"}
 
 
 @pytest.mark.parametrize("path", ["/v1/customers", "/v1/appointments", "/v1/webhook_endpoints", "/v1/events"])
-def test_a_list_shows_only_its_own(owned: dict[str, Any], stranger: Client, path: str) -> None:
+def test_a_list_shows_only_its_own(own_resources: dict[str, Any], stranger: Client, path: str) -> None:
     found = {item["id"] for item in stranger.get(path, {"limit": 100}).ok()["data"]}
-    assert not found & {resource["id"] for resource in owned.values()}
+    assert not found & {resource["id"] for resource in own_resources.values()}
 
 
 @pytest.mark.parametrize(
@@ -109,9 +111,9 @@ def test_a_list_shows_only_its_own(owned: dict[str, Any], stranger: Client, path
     ],
 )
 def test_a_filter_finds_only_its_own(
-    client: Client, owned: dict[str, Any], stranger: Client, path: str, params: dict[str, str]
+    client: Client, own_resources: dict[str, Any], stranger: Client, path: str, params: dict[str, str]
 ) -> None:
-    customer = owned["cust"]
+    customer = own_resources["cust"]
     values = {
         "external_id": customer["external_id"],
         "phone": customer["phone"],
@@ -122,20 +124,20 @@ def test_a_filter_finds_only_its_own(
     assert stranger.get(path, filled).ok()["data"] == []
 
 
-def test_a_foreign_cursor_shows_nothing_foreign(owned: dict[str, Any], stranger: Client) -> None:
-    params = {"starting_after": owned["appt"]["id"]}
+def test_a_foreign_cursor_shows_nothing_foreign(own_resources: dict[str, Any], stranger: Client) -> None:
+    params = {"starting_after": own_resources["appt"]["id"]}
     found = {item["id"] for item in stranger.get("/v1/appointments", params).ok()["data"]}
-    assert owned["appt"]["id"] not in found
+    assert own_resources["appt"]["id"] not in found
 
 
-def test_an_appointment_cannot_be_made_for_a_foreign_customer(owned: dict[str, Any], stranger: Client) -> None:
-    body = {"customer_id": owned["cust"]["id"], "appointment_at": "2030-01-01T00:00:00Z"}
+def test_an_appointment_cannot_be_made_for_a_foreign_customer(own_resources: dict[str, Any], stranger: Client) -> None:
+    body = {"customer_id": own_resources["cust"]["id"], "appointment_at": "2030-01-01T00:00:00Z"}
     foreign = stranger.post("/v1/appointments", body)
     assert_error(foreign, 400, "resource_not_found", param="customer_id")
     unknown = stranger.post("/v1/appointments", body | {"customer_id": f"cust_{UNKNOWN}"})
     texts = [
         response.body.decode().replace(response.request_id, "").replace(customer_id, "")
-        for response, customer_id in ((foreign, owned["cust"]["id"]), (unknown, f"cust_{UNKNOWN}"))
+        for response, customer_id in ((foreign, own_resources["cust"]["id"]), (unknown, f"cust_{UNKNOWN}"))
     ]
     assert texts[0] == texts[1]
 

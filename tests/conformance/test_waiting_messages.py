@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, Response, assert_error, assert_replay, eventually
+from tests.support.client import Client, Response, assert_error, assert_replay, wait_for
 from tests.support.given import (
     UNKNOWN,
     contents,
@@ -45,7 +45,7 @@ def ask(client: Client, thread: str, content: str, **options: Any) -> Response:
 
 def conversation_of(client: Client, thread: str) -> Any:
     """The conversation of a thread, once filters find it."""
-    (found,) = eventually(lambda: client.get("/v1/conversations", {"external_id": thread}).ok()["data"])
+    (found,) = wait_for(lambda: client.get("/v1/conversations", {"external_id": thread}).ok()["data"])
     return found
 
 
@@ -82,7 +82,7 @@ def a_late_reply(client: Client) -> Late:
         answer = waiting.result()
         seconds = time.monotonic() - started
     at_timeout = transcript(client, conversation_id)
-    afterwards = eventually(lambda: len(found := transcript(client, conversation_id)) == 2 and found, 10)
+    afterwards = wait_for(lambda: len(found := transcript(client, conversation_id)) == 2 and found, 10)
     retried = client.post(messages_of(conversation_id), other_content, idempotency_key=key)
     return Late(thread, answer, seconds, busy, held, at_timeout, afterwards, retried)
 
@@ -152,7 +152,7 @@ def an_end_during_a_turn(client: Client) -> EndedMeanwhile:
         refused = client.post(messages_of(conversation_id), {"content": "hello"})
         next_on_thread = send_to_thread(client, thread, "hello")
         answer = waiting.result()
-    found = eventually(lambda: len(found := transcript(client, conversation_id)) == 2 and found, 10)
+    found = wait_for(lambda: len(found := transcript(client, conversation_id)) == 2 and found, 10)
     read = client.get(f"/v1/conversations/{conversation_id}").ok()
     return EndedMeanwhile(ended, seconds, refused, next_on_thread, answer, found, read)
 
@@ -180,7 +180,7 @@ def a_crowd_waits(client: Client) -> Crowd:
             listed = client.get("/v1/conversations", {"limit": 100}).ok()["data"]
             return threads <= {conversation["external_id"] for conversation in listed}
 
-        eventually(all_wait)
+        wait_for(all_wait)
         others = [client.get("/v1/ping") for _ in range(10)] + [ask(client, unique(), "hello")]
         still_waiting = sum(not one.done() for one in waiting)
         return Crowd(still_waiting, others, [one.result() for one in waiting])
@@ -335,7 +335,7 @@ def test_a_cursor_of_another_transcript_shows_nothing_of_it(client: Client, long
 # Many at once.
 
 
-def answered_or_busy(answers: list[Response]) -> list[Any]:
+def answered_messages(answers: list[Response]) -> list[Any]:
     """The answered ones of messages that were sent at once."""
     for answer in answers:
         if answer.status != 201:
@@ -353,7 +353,7 @@ def test_first_messages_at_once_on_one_thread_give_one_conversation(client: Clie
             return ask(client, thread, f"message {number}")
 
         with ThreadPoolExecutor(16) as pool:
-            answered = answered_or_busy(list(pool.map(first, range(16))))
+            answered = answered_messages(list(pool.map(first, range(16))))
         (conversation_id,) = {message["conversation"]["id"] for message in answered}
         assert conversation_of(client, thread)["id"] == conversation_id
         assert len(transcript(client, conversation_id)) == 2 * len(answered)
@@ -362,7 +362,7 @@ def test_first_messages_at_once_on_one_thread_give_one_conversation(client: Clie
 def test_the_roles_alternate_whatever_is_sent_at_once(client: Client) -> None:
     conversation_id, thread = (made := create_conversation(client, external_id=unique()))["id"], made["external_id"]
 
-    def some(number: int) -> list[Response]:
+    def send_some(number: int) -> list[Response]:
         answers = []
         for turn in range(4):
             content = f"message {turn} of {number}"
@@ -373,7 +373,7 @@ def test_the_roles_alternate_whatever_is_sent_at_once(client: Client) -> None:
         return answers
 
     with ThreadPoolExecutor(16) as pool:
-        answered = answered_or_busy([answer for answers in pool.map(some, range(16)) for answer in answers])
+        answered = answered_messages([answer for answers in pool.map(send_some, range(16)) for answer in answers])
     assert answered
     found = transcript(client, conversation_id)
     assert [message["role"] for message in found] == ["user", "assistant"] * len(answered)

@@ -13,8 +13,8 @@ from tests.support.given import (
     UNKNOWN,
     Subscribe,
     create_customer,
+    delivery_has_ended,
     delivery_when,
-    ended,
     event_about,
     settle,
     unique,
@@ -414,7 +414,7 @@ def test_the_test_operation_delivers_a_synthetic_event(
     assert client.get(f"/v1/events/{delivery['event_id']}").ok() == received.event
     listed = client.get("/v1/events", {"limit": 20}).ok()["data"]
     assert received.event in listed
-    done = delivery_when(client, delivery, ended)
+    done = delivery_when(client, delivery, delivery_has_ended)
     assert (done["status"], done["attempt_count"]) == ("succeeded", 1)
     last = create_customer(client)
     bystander.wait_about(last["id"])

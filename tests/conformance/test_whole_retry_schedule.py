@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Client, eventually
-from tests.support.given import create_customer, delivery_to, delivery_when, ended, event_about
-from tests.support.runner import local_runner, quick_folder
+from tests.support.client import Client, wait_for
+from tests.support.given import create_customer, delivery_has_ended, delivery_to, delivery_when, event_about
+from tests.support.runner import local_runner, memory_folder
 from tests.support.signed_receiver import Hook, Receiver, service_signature_is_valid
 
 SPEED = 10_000
@@ -21,36 +21,36 @@ pytestmark = pytest.mark.runner("41 hours are too long at any other speed")
 
 
 @pytest.fixture(scope="module")
-def hurried() -> Iterator[Client]:
-    with quick_folder() as folder, local_runner(folder, SPEED) as service:
+def fast_client() -> Iterator[Client]:
+    with memory_folder() as folder, local_runner(folder, SPEED) as service:
         yield service.client(service.projects[0].test_key)
 
 
 @pytest.fixture(scope="module")
-def climb(hurried: Client, receiver: Receiver) -> dict[str, Any]:
+def failed_delivery(fast_client: Client, receiver: Receiver) -> dict[str, Any]:
     """A delivery to an endpoint that always fails: its end, and what was seen of it on the way."""
     hook = receiver.hook(500)
-    endpoint = hurried.post("/v1/webhook_endpoints", {"url": hook.url}).ok(201)
-    event = event_about(hurried, create_customer(hurried)["id"], "customer.created")
-    delivery = delivery_to(hurried, event["id"], endpoint["id"])
+    endpoint = fast_client.post("/v1/webhook_endpoints", {"url": hook.url}).ok(201)
+    event = event_about(fast_client, create_customer(fast_client)["id"], "customer.created")
+    delivery = delivery_to(fast_client, event["id"], endpoint["id"])
     path = f"/v1/events/{event['id']}/deliveries/{delivery['id']}"
     seen: dict[int, Any] = {}
 
     def has_ended() -> bool:
-        found = hurried.get(path).ok()
+        found = fast_client.get(path).ok()
         seen.setdefault(found["attempt_count"], found)
-        return ended(found)
+        return delivery_has_ended(found)
 
-    eventually(has_ended, timeout=90)
-    return {"hook": hook, "endpoint": endpoint, "seen": seen, "end": hurried.get(path).ok()}
+    wait_for(has_ended, timeout=90)
+    return {"hook": hook, "endpoint": endpoint, "seen": seen, "end": fast_client.get(path).ok()}
 
 
 def seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 
-def test_after_nine_failed_attempts_the_delivery_has_failed(climb: dict[str, Any]) -> None:
-    end = climb["end"]
+def test_after_nine_failed_attempts_the_delivery_has_failed(failed_delivery: dict[str, Any]) -> None:
+    end = failed_delivery["end"]
     assert (end["status"], end["attempt_count"], end["max_attempts"]) == ("failed", 9, 9)
     assert [attempt["number"] for attempt in end["attempts"]] == list(range(1, 10))
     assert (end["response_status_code"], end["error_code"]) == (500, "http_error")
@@ -59,36 +59,36 @@ def test_after_nine_failed_attempts_the_delivery_has_failed(climb: dict[str, Any
     assert 0 <= seconds(end["completed_at"]) - seconds(end["attempts"][-1]["at"]) < 2
 
 
-def test_each_attempt_waits_its_turn(climb: dict[str, Any]) -> None:
-    attempts = climb["end"]["attempts"]
+def test_each_attempt_waits_its_turn(failed_delivery: dict[str, Any]) -> None:
+    attempts = failed_delivery["end"]["attempts"]
     for wait, earlier, later in zip(WAITS, attempts[:-1], attempts[1:], strict=True):
         gap = seconds(later["at"]) - seconds(earlier["at"])
         assert wait / SPEED - 0.01 <= gap <= wait / SPEED + 3, f"{gap} s before attempt {later['number']}"
 
 
-def test_the_next_attempt_is_announced_by_the_schedule(climb: dict[str, Any]) -> None:
-    waiting = {count: found for count, found in climb["seen"].items() if found["next_attempt_at"] and count}
+def test_the_next_attempt_is_announced_by_the_schedule(failed_delivery: dict[str, Any]) -> None:
+    waiting = {count: found for count, found in failed_delivery["seen"].items() if found["next_attempt_at"] and count}
     assert {6, 7, 8} <= set(waiting)
     for count, found in waiting.items():
         gap = seconds(found["next_attempt_at"]) - seconds(found["attempts"][-1]["at"])
         assert WAITS[count - 1] / SPEED - 0.01 <= gap <= WAITS[count - 1] / SPEED + 0.7, f"after attempt {count}"
 
 
-def test_every_attempt_sent_the_same_bytes(climb: dict[str, Any]) -> None:
-    received = climb["hook"].received
+def test_every_attempt_sent_the_same_bytes(failed_delivery: dict[str, Any]) -> None:
+    received = failed_delivery["hook"].received
     assert len(received) == 9
     assert len({one.body for one in received}) == 1
-    assert all(service_signature_is_valid(one, climb["endpoint"]["secret"]) for one in received)
+    assert all(service_signature_is_valid(one, failed_delivery["endpoint"]["secret"]) for one in received)
 
 
 def test_a_failed_delivery_leaves_its_endpoint_enabled_and_can_be_retried_by_hand(
-    hurried: Client, climb: dict[str, Any]
+    fast_client: Client, failed_delivery: dict[str, Any]
 ) -> None:
-    assert hurried.get(f"/v1/webhook_endpoints/{climb['endpoint']['id']}").ok()["enabled"] is True
-    hook: Hook = climb["hook"]
+    assert fast_client.get(f"/v1/webhook_endpoints/{failed_delivery['endpoint']['id']}").ok()["enabled"] is True
+    hook: Hook = failed_delivery["hook"]
     hook.answer(200)
-    path = f"/v1/events/{climb['end']['event_id']}/deliveries"
-    queued = hurried.post(f"{path}/{climb['end']['id']}/retry").ok(202)
-    done = delivery_when(hurried, queued, ended)
+    path = f"/v1/events/{failed_delivery['end']['event_id']}/deliveries"
+    queued = fast_client.post(f"{path}/{failed_delivery['end']['id']}/retry").ok(202)
+    done = delivery_when(fast_client, queued, delivery_has_ended)
     assert (done["status"], done["attempt_count"]) == ("succeeded", 1)
-    assert hurried.get(f"{path}/{climb['end']['id']}").ok() == climb["end"]
+    assert fast_client.get(f"{path}/{failed_delivery['end']['id']}").ok() == failed_delivery["end"]

@@ -80,7 +80,7 @@ class Cloud:
     @functools.cached_property
     def environment(self) -> dict[str, str]:
         """What makes the CDK, `infra.manage` and any other AWS client talk to it and to nothing else."""
-        return _without_aws() | {
+        return _environment_without_aws() | {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ENDPOINT_URL_S3": self.url,
             "AWS_ACCESS_KEY_ID": "test",
@@ -156,7 +156,7 @@ def running(folder: Path) -> Iterator[Cloud]:
 def _localstack(cloud: Cloud, database_port: int) -> Iterator[None]:
     for name in ("functions", "tmp"):
         (cloud.folder / name).mkdir()
-    environment = _without_aws() | _SETTINGS
+    environment = _environment_without_aws() | _SETTINGS
     environment |= {
         "GATEWAY_LISTEN": f"127.0.0.1:{cloud.port}",
         "LOCALSTACK_HOST": f"127.0.0.1:{cloud.port}",
@@ -237,5 +237,5 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return "".join(written)
 
 
-def _without_aws() -> dict[str, str]:
+def _environment_without_aws() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}

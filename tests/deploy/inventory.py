@@ -33,7 +33,7 @@ KINDS = {
 """What may be kept: CloudFormation's type, and the inventory's word for it."""
 
 
-def all_of(cloud: Cloud, service: str, operation: str, found: str) -> list[Any]:
+def list_all(cloud: Cloud, service: str, operation: str, found: str) -> list[Any]:
     """Every item of a paged answer."""
     pages = cloud.client(service).get_paginator(operation).paginate()
     return [item for page in pages for item in page.get(found, [])]
@@ -44,10 +44,10 @@ def inventory(cloud: Cloud) -> set[str]:
     found = {
         f"{service}: {item if name is None else item[name]}"
         for service, operation, items, name in LISTINGS
-        for item in all_of(cloud, service, operation, items)
+        for item in list_all(cloud, service, operation, items)
     }
     kms = cloud.client("kms")
-    for key in all_of(cloud, "kms", "list_keys", "Keys"):
+    for key in list_all(cloud, "kms", "list_keys", "Keys"):
         if kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"]["KeyState"] != "PendingDeletion":
             found.add(f"kms: {key['KeyId']}")
     return found
@@ -67,7 +67,7 @@ def statuses(cloud: Cloud, stack: str) -> dict[str, str]:
 
 def executions(cloud: Cloud, machine: str) -> list[str]:
     """The status of each execution of a state machine of the topology."""
-    found = all_of(cloud, "stepfunctions", "list_state_machines", "stateMachines")
+    found = list_all(cloud, "stepfunctions", "list_state_machines", "stateMachines")
     (arn,) = (item["stateMachineArn"] for item in found if construct_id(machine) in item["name"])
     pages = cloud.client("stepfunctions").get_paginator("list_executions").paginate(stateMachineArn=arn)
     return [execution["status"] for page in pages for execution in page["executions"]]

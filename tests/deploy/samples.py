@@ -32,11 +32,11 @@ def sample(service: str, name: str, **given: str) -> Any:
     for option, facts in described["tags"].items():
         tag = option.replace("-", "_")
         text = given.pop(tag, facts["default"])
-        values[tag] = json.loads(text) if facts.get("type") == "dict" else _encoded(text, facts.get("encoding"))
+        values[tag] = json.loads(text) if facts.get("type") == "dict" else _encode(text, facts.get("encoding"))
         for child in facts.get("children", {}):
             values[child] = hashlib.md5(text.encode()).hexdigest()
     assert not given, f"{service} {name} has no option {', '.join(given)}"
-    return _filled(json.loads((FOLDER / "events" / service / f"{described['filename']}.json").read_text()), values)
+    return _fill(json.loads((FOLDER / "events" / service / f"{described['filename']}.json").read_text()), values)
 
 
 def request(method: str, path: str, key: str | None = None, body: Any = None) -> Any:
@@ -83,7 +83,7 @@ def stream_records(records: list[Any]) -> Any:
     return event
 
 
-def spoken(said: str, **attributes: str) -> Any:
+def lex_event_saying(said: str, **attributes: str) -> Any:
     """Lex V2's sample in which a customer says this, with the session attributes that our contact flow sets."""
     event = sample("lex-v2", "book-car")
     event["inputTranscript"] = event["transcriptions"][0]["transcription"] = said
@@ -180,18 +180,18 @@ def _from_event_bridge(source: str, kind: str, resources: list[str], detail: Any
     }
 
 
-def _encoded(text: str, encoding: str | None) -> str:
+def _encode(text: str, encoding: str | None) -> str:
     if encoding == "base64":
         return base64.b64encode(text.encode()).decode()
     return urllib.parse.quote(text) if encoding == "url" else text
 
 
-def _filled(template: Any, values: dict[str, Any]) -> Any:
+def _fill(template: Any, values: dict[str, Any]) -> Any:
     """The template with `{{{tag}}}` replaced in every text; a text that is a tag alone becomes the tag's value."""
     if isinstance(template, dict):
-        return {name: _filled(value, values) for name, value in template.items()}
+        return {name: _fill(value, values) for name, value in template.items()}
     if isinstance(template, list):
-        return [_filled(value, values) for value in template]
+        return [_fill(value, values) for value in template]
     if not isinstance(template, str):
         return template
     if alone := re.fullmatch(r"\{\{\{(\w+)\}\}\}", template):

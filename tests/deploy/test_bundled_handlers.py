@@ -45,7 +45,7 @@ HTTP = [function for function in topology.FUNCTIONS if function.routes]
 WORKERS = [function for function in topology.FUNCTIONS if function.queues]
 
 
-def each(functions: list[Function] | tuple[Function, ...]) -> pytest.MarkDecorator:
+def for_each(functions: list[Function] | tuple[Function, ...]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("function", functions, ids=[function.name for function in functions])
 
 
@@ -86,7 +86,7 @@ def test_the_bundle_is_compiled_and_its_native_code_is_for_this_machine_and_pyth
         assert content[:4] != b"\x7fELF" or content[18:] == machine_code(), library.name
 
 
-@each(topology.FUNCTIONS)
+@for_each(topology.FUNCTIONS)
 def test_it_starts(function: Function, functions: Functions) -> None:
     assert functions.start(function.name).alive
 
@@ -94,13 +94,13 @@ def test_it_starts(function: Function, functions: Functions) -> None:
 # A sample as AWS gives it out
 
 
-@each(HTTP)
+@for_each(HTTP)
 def test_aws_sample_request_is_for_no_route(function: Function, functions: Functions) -> None:
     answer = functions.call(function.name, samples.sample("apigateway", "aws-proxy"))
     assert error_of(answer) == (404, "route_not_found")
 
 
-@each(HTTP)
+@for_each(HTTP)
 def test_aws_sample_request_for_its_route_has_no_key(function: Function, functions: Functions) -> None:
     path, method = function.routes[0].removeprefix("/"), "POST" if function.posts else "GET"
     answer = functions.call(function.name, samples.sample("apigateway", "aws-proxy", method=method, path=path))
@@ -114,7 +114,7 @@ def test_aws_sample_request_for_its_route_has_no_key(function: Function, functio
     assert error_of(answer) == expected
 
 
-@each(WORKERS)
+@for_each(WORKERS)
 def test_aws_sample_message_fails_alone(function: Function, functions: Functions) -> None:
     """Its body is no JSON, so it is given again; a message about what does not exist, beside it, is done with."""
     event = samples.sample("sqs", "receive-message")
@@ -180,7 +180,7 @@ def conversations(functions: Functions, _: Receiver) -> None:
 
 
 def sessions(functions: Functions, _: Receiver) -> None:
-    assert placed(functions, functions.keys.test)["call_status"] == "queued"
+    assert request_call(functions, functions.keys.test)["call_status"] == "queued"
     functions.work("dial", "dials")
 
 
@@ -230,8 +230,8 @@ def deliver(functions: Functions, receiver: Receiver) -> None:
 
 
 def messages(functions: Functions, _: Receiver) -> None:
-    assert REPLY not in replied(functions, functions.keys.test)
-    assert replied(functions, functions.keys.live).endswith(f"\n\n{REPLY}")
+    assert REPLY not in reply_content(functions, functions.keys.test)
+    assert reply_content(functions, functions.keys.live).endswith(f"\n\n{REPLY}")
     assert functions.providers.asked[-1] == "Converse"
 
 
@@ -252,7 +252,7 @@ def turn(functions: Functions, _: Receiver) -> None:
 
 def dial(functions: Functions, _: Receiver) -> None:
     """A simulated call to its end, with its recording, and a live one until the carrier has it."""
-    session = placed(functions, functions.keys.test)
+    session = request_call(functions, functions.keys.test)
     while session["recording_status"] != "available":
         functions.work("dial", "dials")
         session = http(functions, "sessions", "GET", f"/v1/sessions/{session['id']}")
@@ -263,7 +263,7 @@ def dial(functions: Functions, _: Receiver) -> None:
 
 def consent(functions: Functions, _: Receiver) -> None:
     """A live request is sent, and the answer that SNS passes on as it is settles it."""
-    asked = placed(functions, functions.keys.live, 202, channel="whatsapp", phone=SILENT)
+    asked = request_call(functions, functions.keys.live, 202, channel="whatsapp", phone=SILENT)
     while functions.providers.asked[-1:] != ["SendWhatsAppMessage"]:
         functions.work("consent", "consents")
     answer = json.dumps(samples.permission_given(SILENT, int(time.time()) + 1))
@@ -287,7 +287,7 @@ def call_events(functions: Functions, _: Receiver) -> None:
 def voice_turn(functions: Functions, _: Receiver) -> None:
     session = live_call(functions)
     attributes = {"session_id": session["id"], "project_id": str(functions.keys.project_id), "livemode": "true"}
-    answer = functions.call("voice_turn", samples.spoken("I will be there", **attributes))
+    answer = functions.call("voice_turn", samples.lex_event_saying("I will be there", **attributes))
     assert answer["messages"] == [{"contentType": "PlainText", "content": REPLY}]
     assert answer["sessionState"]["sessionAttributes"] == attributes
 
@@ -296,7 +296,7 @@ def sweep(functions: Functions, _: Receiver) -> None:
     """AWS's sample as it is; then there is a call whose message got lost."""
     event = samples.sample("cloudwatch", "scheduled-event")
     assert functions.call("sweep", event).keys() == {"woken"}
-    session = placed(functions, functions.keys.test)
+    session = request_call(functions, functions.keys.test)
     functions.take("dials")
     functions.client("dynamodb").update_item(
         TableName=resources.TABLE_NAME,
@@ -362,7 +362,7 @@ WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
 """What a function is seen to do on its sample, by the function's name."""
 
 
-@each(topology.FUNCTIONS)
+@for_each(topology.FUNCTIONS)
 def test_it_does_its_work_on_a_sample_with_our_message(
     function: Function, functions: Functions, receiver: Receiver
 ) -> None:
@@ -439,7 +439,9 @@ def endpoint(functions: Functions, url: str) -> Any:
     return http(functions, "webhook_endpoints", "POST", "/v1/webhook_endpoints", {"url": url}, status=201)
 
 
-def placed(functions: Functions, key: str, status: int = 201, *, channel: str = "phone", phone: str = ANSWERS) -> Any:
+def request_call(
+    functions: Functions, key: str, status: int = 201, *, channel: str = "phone", phone: str = ANSWERS
+) -> Any:
     """A session that has been asked for, of a customer of its own with an appointment."""
     new = customer(functions, key=key, phone=phone)
     given = {"channel": channel, "appointment_id": appointment(functions, new, key=key)}
@@ -449,12 +451,12 @@ def placed(functions: Functions, key: str, status: int = 201, *, channel: str = 
 
 def live_call(functions: Functions) -> Any:
     """A session that the carrier is dialing."""
-    session = placed(functions, functions.keys.live)
+    session = request_call(functions, functions.keys.live)
     functions.work("dial", "dials")
     return http(functions, "sessions", "GET", f"/v1/sessions/{session['id']}", key=functions.keys.live)
 
 
-def replied(functions: Functions, key: str) -> str:
+def reply_content(functions: Functions, key: str) -> str:
     """What the agent says to a message."""
     given = {"external_conversation_id": key, "customer": {"phone": ANSWERS}, "content": "Hello"}
     return str(http(functions, "messages", "POST", "/v1/messages", given, key=key, status=201)["reply"]["content"])

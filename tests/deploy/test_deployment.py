@@ -49,8 +49,8 @@ from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.deploy.cloud import ROOT, SPEED, Cloud, report
 from tests.deploy.conftest import Rehearse
 from tests.deploy.deployed import STACK, Deployed, client_of, make_keys, outputs_of
-from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses
-from tests.support.client import Client, eventually
+from tests.deploy.inventory import KINDS, executions, inventory, list_all, statuses
+from tests.support.client import Client, wait_for
 from tests.support.given import (
     create_appointment,
     create_customer,
@@ -122,7 +122,7 @@ def test_deploy_tells_where_everything_is(deployed: Deployed) -> None:
 
 
 def test_every_function_of_the_topology_is_there(cloud: Cloud, deployed: Deployed) -> None:
-    made = all_of(cloud, "lambda", "list_functions", "Functions")
+    made = list_all(cloud, "lambda", "list_functions", "Functions")
     ours = [each for each in made if each["Handler"] == topology.ENTRY_POINT]
     names = {each["Environment"]["Variables"]["SERVICE_NAME"] for each in ours}
     assert names == {function.name for function in topology.FUNCTIONS}
@@ -139,16 +139,16 @@ def test_retries_come_through_the_delay_queue_and_then_the_state_machine(
     endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["customer.*"]}).ok(201)
     customer = create_customer(client)
     hook.wait_about(customer["id"], count=QUEUE_WAITS + 1, timeout=PATIENCE)
-    assert eventually(lambda: executions(cloud, "delayed_delivery") == ["RUNNING"])
+    assert wait_for(lambda: executions(cloud, "delayed_delivery") == ["RUNNING"])
     hook.wait_about(customer["id"], count=QUEUE_WAITS + 2, timeout=PATIENCE)
-    assert eventually(lambda: executions(cloud, "delayed_delivery") == ["SUCCEEDED"], PATIENCE)
+    assert wait_for(lambda: executions(cloud, "delayed_delivery") == ["SUCCEEDED"], PATIENCE)
     (event,) = events_about(client, customer["id"])
 
-    def succeeded() -> Any:
+    def succeeded_delivery() -> Any:
         (delivery,) = client.get(f"/v1/events/{event['id']}/deliveries").ok()["data"]
         return delivery["status"] == "succeeded" and delivery
 
-    assert eventually(succeeded, PATIENCE)["attempt_count"] == QUEUE_WAITS + 2
+    assert wait_for(succeeded_delivery, PATIENCE)["attempt_count"] == QUEUE_WAITS + 2
     assert len(hook.about(customer["id"])) == QUEUE_WAITS + 2
     client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
 
@@ -193,7 +193,7 @@ def test_make_smoke_passes_and_leaves_nothing_behind(cloud: Cloud, deployed: Dep
 def test_a_receiver_that_hangs_gets_a_retry_from_the_queue_of_hanging_endpoints(
     cloud: Cloud, client: Client, hanging_endpoint: str
 ) -> None:
-    eventually(lambda: any(f'"queue_class":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), 2 * PATIENCE)
+    wait_for(lambda: any(f'"queue_class":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), 2 * PATIENCE)
     client.delete(hanging_endpoint).ok()
 
 
@@ -235,7 +235,7 @@ def test_nothing_went_wrong_unseen(cloud: Cloud, client: Client) -> None:
     for machine in topology.STATE_MACHINES:
         assert {*executions(cloud, machine.name)} <= {"RUNNING", "SUCCEEDED"}, machine.name
     sqs = cloud.client("sqs")
-    for url in all_of(cloud, "sqs", "list_queues", "QueueUrls"):
+    for url in list_all(cloud, "sqs", "list_queues", "QueueUrls"):
         if "DeadLetters" in url:
             found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
             assert found["Attributes"] == {"ApproximateNumberOfMessages": "0"}, url

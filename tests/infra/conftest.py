@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from infra.app import context, create_stacks
 from infra.stack import ServiceStack
 from infra.stage import parse
-from tests.support.synth import CALLS, GUARDED, NAMED, OWNED, Synthesized, synthesized
+from tests.support.synth import CALLS, GUARDED, NAMED, OWNED, Synthesized, read_templates
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def stages(stacks: dict[str, ServiceStack]) -> dict[str, Synthesized]:
     app = stacks["dev"].node.root
     assert isinstance(app, App)
     out = Path(app.synth().directory)
-    return {name: synthesized(stack, out) for name, stack in stacks.items()}
+    return {name: read_templates(stack, out) for name, stack in stacks.items()}
 
 
 @pytest.fixture

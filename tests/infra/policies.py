@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.synth import ACCOUNT, Resource, Synthesized
-from tests.support.templates import flat, listed
+from tests.support.templates import as_list, flatten
 
 UNBOUND = (
     dict.fromkeys(
@@ -81,7 +81,7 @@ def statements(stage: Synthesized) -> Iterator[Statement]:
         for trust, body in _bodies(properties, trust=False):
             yield Statement(name, kind, trust, body)
         if kind == "AWS::Lambda::Permission":
-            yield Statement(name, kind, False, _of_permission(properties))
+            yield Statement(name, kind, False, _permission_statement(properties))
 
 
 def _bodies(node: Any, *, trust: bool) -> Iterator[tuple[bool, dict[str, Any]]]:
@@ -95,7 +95,7 @@ def _bodies(node: Any, *, trust: bool) -> Iterator[tuple[bool, dict[str, Any]]]:
             yield from _bodies(part, trust=trust)
 
 
-def _of_permission(permission: Resource) -> dict[str, Any]:
+def _permission_statement(permission: Resource) -> dict[str, Any]:
     named = {"SourceArn": "aws:SourceArn", "SourceAccount": "aws:SourceAccount"}
     condition = {condition: permission[key] for key, condition in named.items() if key in permission}
     if "FunctionUrlAuthType" in permission:
@@ -105,7 +105,7 @@ def _of_permission(permission: Resource) -> dict[str, Any]:
 
 
 def problems(stage: Synthesized, said: Statement) -> Iterator[str]:
-    body, actions = said.body, listed(said.body.get("Action", []))
+    body, actions = said.body, as_list(said.body.get("Action", []))
     if {"NotAction", "NotResource", "NotPrincipal"} & body.keys():
         yield "a policy that says what it leaves out"
     if body["Effect"] == "Deny":
@@ -121,7 +121,7 @@ def problems(stage: Synthesized, said: Statement) -> Iterator[str]:
     if "Principal" in body:
         yield from _problems_of_principal(said)
     else:
-        for resource in map(flat, listed(body["Resource"])):
+        for resource in map(flatten, as_list(body["Resource"])):
             if not _bound(stage, actions, resource):
                 yield f"allowed on {resource}, which is not this stack's"
 
@@ -130,7 +130,9 @@ def _is_key_of_account(said: Statement) -> bool:
     """The default key policy, by which IAM's policies decide; it is about this key alone (KMS developer guide)."""
     accounts = [f"arn:${{AWS::Partition}}:iam::{account}:root" for account in ("${AWS::AccountId}", ACCOUNT)]
     principal = said.body.get("Principal")
-    return said.kind == "AWS::KMS::Key" and isinstance(principal, dict) and flat(principal.get("AWS", "")) in accounts
+    return (
+        said.kind == "AWS::KMS::Key" and isinstance(principal, dict) and flatten(principal.get("AWS", "")) in accounts
+    )
 
 
 def _problems_of_principal(said: Statement) -> Iterator[str]:
@@ -140,7 +142,7 @@ def _problems_of_principal(said: Statement) -> Iterator[str]:
         yield "someone other than one AWS service"
         return
     sources = [
-        flat(value)
+        flatten(value)
         for operands in said.body.get("Condition", {}).values()
         for key, value in operands.items()
         if key in ("aws:SourceArn", "aws:SourceAccount")

@@ -12,7 +12,7 @@ from infra.app import context
 from infra.stack_names import copies_name
 from shared.core import metrics
 from tests.support.synth import CALLS, GUARDED, OWNED, Resource, Synthesized
-from tests.support.templates import flat, refuses_plain_http, text
+from tests.support.templates import flatten, refuses_plain_http, text
 
 MINUTE = 60
 SHORT_QUEUE = ("Maximum", 5, 1, 600)
@@ -51,13 +51,13 @@ RINGS = {
 OF_BACKUPS = ("FailedBackups", "MissingBackups", "FailedReplication")
 
 
-def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
+def alarms_of_metric(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
     """The alarms of a metric, by the value of their dimension (the first one)."""
-    found = [alarm for alarm in map(of_one_metric, stage.alarms.values()) if alarm.get("MetricName") == metric]
-    return {flat(dimensions_of(alarm)[dimension or alarm["Dimensions"][0]["Name"]]): alarm for alarm in found}
+    found = [alarm for alarm in map(with_own_metric, stage.alarms.values()) if alarm.get("MetricName") == metric]
+    return {flatten(dimensions_of(alarm)[dimension or alarm["Dimensions"][0]["Name"]]): alarm for alarm in found}
 
 
-def of_one_metric(alarm: Resource) -> Resource:
+def with_own_metric(alarm: Resource) -> Resource:
     """The alarm as if it had its metric itself, if its expression only makes silence a 0."""
     parts = alarm.get("Metrics", [])
     if "FILL(m0, 0)" not in [part.get("Expression") for part in parts]:
@@ -70,21 +70,21 @@ def dimensions_of(alarm: Resource) -> dict[str, object]:
     return {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
 
 
-def expressed(stage: Synthesized, name: str) -> tuple[str, dict[str, Resource]]:
+def alarm_expression(stage: Synthesized, name: str) -> tuple[str, dict[str, Resource]]:
     """The expression of an alarm, and its metrics by their names in it."""
     (alarm,) = [each for each in stage.alarms.values() if each["AlarmName"].endswith(name)]
     (expression,) = [part["Expression"] for part in alarm["Metrics"] if "Expression" in part]
     return expression, {part["Id"]: part["MetricStat"] for part in alarm["Metrics"] if "MetricStat" in part}
 
 
-def measured(stat: Resource) -> tuple[str, str, dict[str, str]]:
+def metric_identity(stat: Resource) -> tuple[str, str, dict[str, str]]:
     """Namespace, name and dimensions of a metric in an expression."""
     metric = stat["Metric"]
-    dimensions = {each["Name"]: flat(each["Value"]) for each in metric.get("Dimensions", [])}
+    dimensions = {each["Name"]: flatten(each["Value"]) for each in metric.get("Dimensions", [])}
     return metric["Namespace"], metric["MetricName"], dimensions
 
 
-def within(alarm: Resource) -> int:
+def seconds_to_alarm(alarm: Resource) -> int:
     """Seconds for which the alarm has to hold before it is one."""
     seconds: int = alarm["Period"] * alarm["EvaluationPeriods"]
     return seconds
@@ -103,47 +103,47 @@ def canaries(stage: Synthesized) -> set[str]:
 
 
 def test_every_queue_has_an_alarm_for_messages_that_nobody_takes(prod: Synthesized) -> None:
-    found = watched(prod, "ApproximateAgeOfOldestMessage")
+    found = alarms_of_metric(prod, "ApproximateAgeOfOldestMessage")
     assert found.keys() == {f"${{{queue}.QueueName}}" for queue in prod.queues.values()}
     assert {alarm["Statistic"] for alarm in found.values()} == {"Maximum"}
     for queue in topology.QUEUES:
         alarm, made = found[f"${{{prod.queues[queue.name]}.QueueName}}"], prod[prod.queues[queue.name]]
         kept = made.get("MessageRetentionPeriod", 4 * 24 * 60 * MINUTE)
         # A message that is dropped before the end of the alarm's period would never set it off.
-        assert alarm["Threshold"] + within(alarm) <= kept, queue.name
+        assert alarm["Threshold"] + seconds_to_alarm(alarm) <= kept, queue.name
         delayed = 900 if not queue.fifo else 0
         assert alarm["Threshold"] > delayed, "a delay that is meant would be an alarm"
 
 
 def test_the_first_dead_letter_of_any_queue_is_an_alarm_within_a_minute(prod: Synthesized) -> None:
-    found = watched(prod, "ApproximateNumberOfMessagesVisible")
+    found = alarms_of_metric(prod, "ApproximateNumberOfMessagesVisible")
     dead = {prod[queue]["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0] for queue in prod.queues.values()}
     assert found.keys() == {f"${{{queue}.QueueName}}" for queue in dead}
-    assert {(alarm["Threshold"], within(alarm)) for alarm in found.values()} == {(1, MINUTE)}
+    assert {(alarm["Threshold"], seconds_to_alarm(alarm)) for alarm in found.values()} == {(1, MINUTE)}
 
 
 def test_every_workflow_has_an_alarm_for_failures(prod: Synthesized) -> None:
-    found = watched(prod, "ExecutionsFailed")
+    found = alarms_of_metric(prod, "ExecutionsFailed")
     assert found.keys() == {f"${{{machine}}}" for machine in prod.machines.values()}
 
 
 def test_every_function_has_an_alarm_for_throttles(prod: Synthesized) -> None:
-    assert watched(prod, "Throttles").keys() == {f"${{{function}}}" for function in prod.functions.values()}
+    assert alarms_of_metric(prod, "Throttles").keys() == {f"${{{function}}}" for function in prod.functions.values()}
 
 
 def test_every_function_has_an_alarm_for_crashes(prod: Synthesized) -> None:
-    found = watched(prod, "Errors")
+    found = alarms_of_metric(prod, "Errors")
     others = {name: function for name, function in prod.functions.items() if name != metrics.CANARY}
     assert found.keys() == {f"${{{function}}}" for function in others.values()}
     # What runs on a schedule must be able to fail often enough.
     for function in topology.FUNCTIONS:
         if function.every and function.name in others:
             alarm = found[f"${{{prod.functions[function.name]}}}"]
-            assert alarm["Threshold"] <= within(alarm) / function.every
+            assert alarm["Threshold"] <= seconds_to_alarm(alarm) / function.every
 
 
 def test_a_schedule_that_stops_is_an_alarm_by_its_silence(prod: Synthesized) -> None:
-    found = watched(prod, "Invocations")
+    found = alarms_of_metric(prod, "Invocations")
     scheduled = {
         prod.functions[function.name]: function.every
         for function in topology.FUNCTIONS
@@ -156,12 +156,12 @@ def test_a_schedule_that_stops_is_an_alarm_by_its_silence(prod: Synthesized) -> 
         assert (alarm["TreatMissingData"], "SilenceIsZero" in alarm) == ("breaching", False)
         assert every is not None
         assert alarm["Period"] >= every
-        assert within(alarm) <= 5 * MINUTE
+        assert seconds_to_alarm(alarm) <= 5 * MINUTE
 
 
 def test_a_stream_that_falls_behind_is_noticed_within_minutes(prod: Synthesized) -> None:
     readers = {prod.functions[function.name] for function in topology.FUNCTIONS if function.stream}
-    found = watched(prod, "IteratorAge")
+    found = alarms_of_metric(prod, "IteratorAge")
     assert found.keys() == {f"${{{reader}}}" for reader in readers}
     assert all(alarm["Threshold"] * alarm["EvaluationPeriods"] <= 300_000 for alarm in found.values())
 
@@ -174,7 +174,7 @@ def test_a_batch_that_is_put_aside_or_lost_is_an_alarm(prod: Synthesized) -> Non
             assert source["MetricsConfig"] == {"Metrics": ["EventCount"]}
     mappings = prod.all("AWS::Lambda::EventSourceMapping").items()
     streams = {f"${{{name}}}" for name, mapping in mappings if "DestinationConfig" in mapping}
-    expression, parts = expressed(prod, "fan_out-FailedBatches")
+    expression, parts = alarm_expression(prod, "fan_out-FailedBatches")
     assert expression == "FILL(m0, 0) + FILL(m1, 0)"
     by_function, by_lambda = (parts[name]["Metric"] for name in ("m0", "m1"))
     assert {metric["Stat"] for metric in parts.values()} == {"Sum"}
@@ -182,10 +182,10 @@ def test_a_batch_that_is_put_aside_or_lost_is_an_alarm(prod: Synthesized) -> Non
         metrics.PUT_ASIDE,
         "OnFailureDestinationDeliveredEventCount",
     )
-    assert flat(dimensions_of(by_function)["service"]) == "fan_out"
-    assert {flat(dimensions_of(by_lambda)["EventSourceMappingUUID"])} == streams
+    assert flatten(dimensions_of(by_function)["service"]) == "fan_out"
+    assert {flatten(dimensions_of(by_lambda)["EventSourceMappingUUID"])} == streams
     readers = {prod.functions[function.name] for function in topology.FUNCTIONS if function.stream}
-    lost = watched(prod, "DestinationDeliveryFailures")
+    lost = alarms_of_metric(prod, "DestinationDeliveryFailures")
     assert lost.keys() == {f"${{{reader}}}" for reader in readers}
     assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in lost.values()} == {("Sum", 1)}
 
@@ -211,14 +211,14 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
         told.append((metric["Namespace"], {each: line[each] for each in dimensions}))
     found = [alarm for alarm in prod.alarms.values() if alarm.get("MetricName") == name]
     expected = [
-        (alarm["Namespace"], {key: flat(value) for key, value in dimensions_of(alarm).items()}) for alarm in found
+        (alarm["Namespace"], {key: flatten(value) for key, value in dimensions_of(alarm).items()}) for alarm in found
     ]
     assert told == expected
 
 
 def test_a_canary_that_fails_twice_or_falls_silent_is_an_alarm_where_it_runs(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
-        found = watched(stage, metrics.CANARY_PASSED, "service")
+        found = alarms_of_metric(stage, metrics.CANARY_PASSED, "service")
         assert bool(found) is bool(canaries(stage)) is (name in ("prod", "calls"))
         for alarm in found.values():
             assert (alarm["Statistic"], alarm["Threshold"], alarm["EvaluationPeriods"]) == ("Sum", 1, 2)
@@ -255,19 +255,19 @@ def test_what_is_printed_of_turns_calls_and_the_canary_is_what_one_alarm_goes_by
     stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
     for metric in stats or [alarm]:
         assert (metric["Namespace"], metric["MetricName"]) == (described["Namespace"], name)
-        assert {key: flat(value) for key, value in dimensions_of(metric).items()} == {
+        assert {key: flatten(value) for key, value in dimensions_of(metric).items()} == {
             each: line[each] for each in dimensions
         }
 
 
 def test_handoffs_are_an_alarm_only_if_there_are_several(prod: Synthesized) -> None:
-    expression, metrics = expressed(prod, "agent-Handoffs")
+    expression, metrics = alarm_expression(prod, "agent-Handoffs")
     assert expression == "IF(handoffs >= 10, 100 * share, 0)"
     assert {name: stat["Stat"] for name, stat in metrics.items()} == {"handoffs": "Sum", "share": "Average"}
 
 
 def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
-    found = watched(prod, metrics.DELIVERY_LATENESS, "queue_class")
+    found = alarms_of_metric(prod, metrics.DELIVERY_LATENESS, "queue_class")
     minutes = {
         metrics.FIRST_ATTEMPTS: 1,
         metrics.LATER_ATTEMPTS: 1,
@@ -281,13 +281,13 @@ def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthe
 
 
 def test_the_apis_errors_raise_an_alarm_by_their_share_and_without_504s(prod: Synthesized) -> None:
-    expression, metrics = expressed(prod, "api-ServerErrors")
+    expression, metrics = alarm_expression(prod, "api-ServerErrors")
     assert expression == "IF(failed >= 5, 100 * failed / requests, 0)"
     assert {stat["Stat"] for stat in metrics.values()} == {"Sum"}
-    assert measured(metrics["requests"]) == ("AWS/ApiGateway", "Count", {"ApiName": "appointments-prod"})
+    assert metric_identity(metrics["requests"]) == ("AWS/ApiGateway", "Count", {"ApiName": "appointments-prod"})
     (counted,) = prod.all("AWS::Logs::MetricFilter").values()
     (transformation,) = counted["MetricTransformations"]
-    namespace, name, dimensions = measured(metrics["failed"])
+    namespace, name, dimensions = metric_identity(metrics["failed"])
     assert (namespace, name, dimensions) == (transformation["MetricNamespace"], transformation["MetricName"], {})
     assert namespace.endswith("/appointments-prod"), "stages of one account would be counted together"
     (stage,) = prod.all("AWS::ApiGateway::Stage").values()
@@ -297,7 +297,7 @@ def test_the_apis_errors_raise_an_alarm_by_their_share_and_without_504s(prod: Sy
 
 
 def test_every_function_that_should_answer_at_once_has_an_alarm_for_slowness(prod: Synthesized) -> None:
-    found = watched(prod, "Duration")
+    found = alarms_of_metric(prod, "Duration")
     patient = {f.name for f in topology.FUNCTIONS if f.posts}
     assert patient
     quick = {prod.functions[f.name] for f in topology.FUNCTIONS if f.routes and f.name not in patient}
@@ -306,20 +306,20 @@ def test_every_function_that_should_answer_at_once_has_an_alarm_for_slowness(pro
 
 
 def test_an_account_that_runs_out_of_executions_is_noticed_before_it_has(prod: Synthesized) -> None:
-    expression, metrics = expressed(prod, "account-AccountConcurrency")
+    expression, metrics = alarm_expression(prod, "account-AccountConcurrency")
     # The share of what is not reserved: 60 running and 810 reserved in an account with 1,000 leave 130 of 190.
     assert expression == "100 * unreserved / (SERVICE_QUOTA(used) - claimed + unreserved)"
-    assert measured(metrics["unreserved"]) == ("AWS/Lambda", "UnreservedConcurrentExecutions", {})
-    assert measured(metrics["claimed"]) == ("AWS/Lambda", "ClaimedAccountConcurrency", {})
-    namespace, name, dimensions = measured(metrics["used"])
+    assert metric_identity(metrics["unreserved"]) == ("AWS/Lambda", "UnreservedConcurrentExecutions", {})
+    assert metric_identity(metrics["claimed"]) == ("AWS/Lambda", "ClaimedAccountConcurrency", {})
+    namespace, name, dimensions = metric_identity(metrics["used"])
     assert (namespace, name) == ("AWS/Usage", "ResourceCount")
     assert (dimensions["Service"], dimensions["Resource"]) == ("Lambda", "ConcurrentExecutions")
 
 
 @pytest.mark.parametrize("thing", ["table", *(index.name for index in topology.TABLE.indexes)])
 def test_the_table_and_every_index_have_an_alarm_for_throttles(prod: Synthesized, thing: str) -> None:
-    expression, metrics = expressed(prod, f"{thing}-TableThrottles")
-    found = [measured(stat) for stat in metrics.values()]
+    expression, metrics = alarm_expression(prod, f"{thing}-TableThrottles")
+    found = [metric_identity(stat) for stat in metrics.values()]
     assert {name for _, name, _ in found} == {"ReadThrottleEvents", "WriteThrottleEvents"}
     index = {} if thing == "table" else {"GlobalSecondaryIndexName": thing}
     assert all(dimensions == {"TableName": f"${{{prod.table}}}"} | index for _, _, dimensions in found)
@@ -327,16 +327,18 @@ def test_the_table_and_every_index_have_an_alarm_for_throttles(prod: Synthesized
 
 
 def test_what_eventbridge_and_sns_cannot_hand_over_is_an_alarm(prod: Synthesized) -> None:
-    assert watched(prod, "FailedInvocations").keys() == {f"${{{rule}}}" for rule in prod.all("AWS::Events::Rule")}
+    assert alarms_of_metric(prod, "FailedInvocations").keys() == {
+        f"${{{rule}}}" for rule in prod.all("AWS::Events::Rule")
+    }
     topics = {f"${{{topic}.TopicName}}" for topic in prod.all("AWS::SNS::Topic")}
-    assert watched(prod, "NumberOfNotificationsFailed").keys() == topics
+    assert alarms_of_metric(prod, "NumberOfNotificationsFailed").keys() == topics
 
 
 def test_a_backup_or_a_copy_that_fails_is_an_alarm(prod: Synthesized) -> None:
-    _, metrics = expressed(prod, "table-FailedBackups")
+    _, metrics = alarm_expression(prod, "table-FailedBackups")
     (vault,) = prod.all("AWS::Backup::BackupVault")
     # The vault of a copy job is the one to which it copies.
-    assert [measured(stat) for stat in metrics.values()] == [
+    assert [metric_identity(stat) for stat in metrics.values()] == [
         ("AWS/Backup", "NumberOfBackupJobsFailed", {"BackupVaultName": f"${{{vault}.BackupVaultName}}"}),
         ("AWS/Backup", "NumberOfBackupJobsExpired", {"BackupVaultName": f"${{{vault}.BackupVaultName}}"}),
         ("AWS/Backup", "NumberOfCopyJobsFailed", {"BackupVaultName": copies_name("prod")}),
@@ -347,10 +349,12 @@ def test_a_backup_or_a_copy_that_fails_is_an_alarm(prod: Synthesized) -> None:
 def test_a_night_without_a_backup_or_without_a_copy_is_an_alarm_although_nothing_failed(
     prod: Synthesized, job: str
 ) -> None:
-    ((vault, alarm),) = watched(prod, f"Number{'OfBackup' if job == 'Backup' else 'OfCopy'}JobsCompleted").items()
+    ((vault, alarm),) = alarms_of_metric(
+        prod, f"Number{'OfBackup' if job == 'Backup' else 'OfCopy'}JobsCompleted"
+    ).items()
     (own,) = prod.all("AWS::Backup::BackupVault")
     assert vault == (f"${{{own}.BackupVaultName}}" if job == "Backup" else copies_name("prod"))
-    assert within(alarm) == 26 * 60 * MINUTE
+    assert seconds_to_alarm(alarm) == 26 * 60 * MINUTE
     # CloudWatch allows more than a day only for periods of an hour or more, and a week at most.
     assert alarm["Period"] >= 60 * MINUTE
     assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
@@ -360,11 +364,11 @@ def test_a_night_without_a_backup_or_without_a_copy_is_an_alarm_although_nothing
 
 
 def test_an_entry_of_the_ledger_that_is_not_copied_is_an_alarm(prod: Synthesized) -> None:
-    ((_, alarm),) = watched(prod, "OperationsFailedReplication").items()
+    ((_, alarm),) = alarms_of_metric(prod, "OperationsFailedReplication").items()
     (rule,) = prod[prod.erasures]["ReplicationConfiguration"]["Rules"]
-    assert {name: flat(value) for name, value in dimensions_of(alarm).items()} == {
+    assert {name: flatten(value) for name, value in dimensions_of(alarm).items()} == {
         "SourceBucket": f"${{{prod.erasures}}}",
-        "DestinationBucket": flat(rule["Destination"]["Bucket"]).rpartition(":")[2],
+        "DestinationBucket": flatten(rule["Destination"]["Bucket"]).rpartition(":")[2],
         "RuleId": rule["Id"],
     }
     assert rule["Destination"]["Metrics"] == {"Status": "Enabled"}
@@ -385,7 +389,7 @@ def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Syn
     for stage in stages.values():
         for alarm in stage.alarms.values():
             silent = ("Invocations", metrics.CANARY_PASSED, "NumberOfBackupJobsCompleted", "NumberOfCopyJobsCompleted")
-            if of_one_metric(alarm).get("MetricName") in silent:
+            if with_own_metric(alarm).get("MetricName") in silent:
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
             assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"

@@ -36,7 +36,7 @@ MODULES = (
 
 
 @pytest.fixture(scope="module")
-def described() -> Any:
+def api_document() -> Any:
     return document()
 
 
@@ -74,16 +74,16 @@ def test_the_committed_copy_is_what_is_generated() -> None:
     assert committed == generated, "`make openapi` renews the committed copy:\n" + "\n".join([*difference][:60])
 
 
-def test_the_compact_form_is_the_same_document(described: Any) -> None:
-    assert json.loads(compact()) == described
+def test_the_compact_form_is_the_same_document(api_document: Any) -> None:
+    assert json.loads(compact()) == api_document
 
 
-def test_it_is_openapi_3_1(described: Any) -> None:
-    assert described["openapi"].startswith("3.1")
-    OpenAPIV31SpecValidator(described).validate()
+def test_it_is_openapi_3_1(api_document: Any) -> None:
+    assert api_document["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(api_document).validate()
 
 
-def test_every_operation_of_every_function_is_described(described: Any) -> None:
+def test_every_operation_of_every_function_is_described(api_document: Any) -> None:
     import importlib
 
     served = {
@@ -94,7 +94,7 @@ def test_every_operation_of_every_function_is_described(described: Any) -> None:
         for method in route.operations
         if method != "HEAD"
     }
-    assert {(method, path) for method, path, _ in operations(described)} == served
+    assert {(method, path) for method, path, _ in operations(api_document)} == served
 
 
 def test_every_function_of_the_gateway_under_v1_is_described() -> None:
@@ -102,41 +102,41 @@ def test_every_function_of_the_gateway_under_v1_is_described() -> None:
     assert functions - {"fallback"} == {*MODULES}
 
 
-def test_every_described_path_reaches_the_function_that_serves_it(described: Any) -> None:
+def test_every_described_path_reaches_the_function_that_serves_it(api_document: Any) -> None:
     import importlib
 
     routes = Routes(topology.FUNCTIONS)
-    for method, path, _ in operations(described):
+    for method, path, _ in operations(api_document):
         match = routes.match(method, path.replace("{", "").replace("}", ""))
         assert match is not None
         served = importlib.import_module(match.function.handler.rpartition(".")[0]).app.routes
         assert any(route.path == path and method in route.operations for route in served), f"{method} {path}"
 
 
-def test_operations_have_distinct_names_summaries_and_a_tag_that_exists(described: Any) -> None:
-    found = [operation for _, _, operation in operations(described)]
-    webhooks = [webhook["post"] for webhook in described["webhooks"].values()]
+def test_operations_have_distinct_names_summaries_and_a_tag_that_exists(api_document: Any) -> None:
+    found = [operation for _, _, operation in operations(api_document)]
+    webhooks = [webhook["post"] for webhook in api_document["webhooks"].values()]
     names = [operation["operationId"] for operation in (*found, *webhooks)]
     summaries = [operation["summary"] for operation in found]
     assert len({*names}) == len(names)
     assert len({*summaries}) == len(summaries)
     assert all(re.fullmatch(r"[A-Z][^.]{5,70}", summary) for summary in summaries), summaries
-    tags = {tag["name"] for tag in described["tags"]}
+    tags = {tag["name"] for tag in api_document["tags"]}
     assert {tag for operation in (*found, *webhooks) for tag in operation["tags"]} == tags
 
 
-def test_every_field_and_every_parameter_has_a_line(described: Any) -> None:
-    for place, value in dicts(described["components"]["schemas"]):
+def test_every_field_and_every_parameter_has_a_line(api_document: Any) -> None:
+    for place, value in dicts(api_document["components"]["schemas"]):
         for name, found in value.get("properties", {}).items():
             if re.fullmatch(r"#/\w+", place):
                 assert found.get("description"), f"{place}: {name}"
-    for method, path, operation in operations(described):
+    for method, path, operation in operations(api_document):
         for parameter in operation["parameters"]:
             assert "$ref" in parameter or parameter["description"], f"{method} {path}: {parameter['name']}"
 
 
-def test_texts_do_not_refer_to_what_clients_do_not_have(described: Any) -> None:
-    for place, value in dicts(described):
+def test_texts_do_not_refer_to_what_clients_do_not_have(api_document: Any) -> None:
+    for place, value in dicts(api_document):
         description = value.get("description")
         if isinstance(description, str):
             ours = r"promises? \d|[A-Z]{4,}_|\bTRANSITIONS\b|\bSTATUSES\b"
@@ -144,20 +144,20 @@ def test_texts_do_not_refer_to_what_clients_do_not_have(described: Any) -> None:
             assert "  " not in description, f"{place}: {description}"
 
 
-def test_nothing_of_our_own_is_left_in_it(described: Any) -> None:
-    for place, value in dicts(described):
+def test_nothing_of_our_own_is_left_in_it(api_document: Any) -> None:
+    for place, value in dicts(api_document):
         assert not {CODE, NAME} & {*value}, place
         assert not isinstance(value.get("title"), str) or "/schemas/" not in place, place
         assert "nullable" not in value, place
         assert value.get("default", 0) is not None, place
 
 
-def test_every_error_code_is_documented_somewhere_under_its_own_status(described: Any) -> None:
+def test_every_error_code_is_documented_somewhere_under_its_own_status(api_document: Any) -> None:
     found = set()
-    for _, _, operation in operations(described):
+    for _, _, operation in operations(api_document):
         for status, response in operation["responses"].items():
             if "$ref" in response:
-                response = described["components"]["responses"][response["$ref"].rpartition("/")[2]]
+                response = api_document["components"]["responses"][response["$ref"].rpartition("/")[2]]
             for code in response["content"]["application/json"].get("examples", {}):
                 assert int(status) == ERRORS[code].status or (code, status) == ("resource_not_found", "400")
                 found.add(code)
@@ -165,34 +165,34 @@ def test_every_error_code_is_documented_somewhere_under_its_own_status(described
     assert {*ERRORS} - found == {"route_not_found", "method_not_allowed"}
 
 
-def test_every_event_type_is_a_webhook_and_a_type_of_one_event_schema(described: Any) -> None:
-    assert [*described["webhooks"]] == [*EVENT_TYPES]
-    schemas = described["components"]["schemas"]
+def test_every_event_type_is_a_webhook_and_a_type_of_one_event_schema(api_document: Any) -> None:
+    assert [*api_document["webhooks"]] == [*EVENT_TYPES]
+    schemas = api_document["components"]["schemas"]
     *kinds, unknown = [schemas[name_of(part)] for part in schemas["Event"]["anyOf"]]
     assert unknown["properties"]["type"]["type"] == "string"
     types = [event_type for kind in kinds for event_type in schemas[name_of(kind["properties"]["type"])]["enum"]]
     assert sorted(types) == sorted(EVENT_TYPES)
 
 
-def test_every_enumeration_of_a_body_has_a_name(described: Any) -> None:
+def test_every_enumeration_of_a_body_has_a_name(api_document: Any) -> None:
     """Otherwise each generator makes up names, such as `Status1`."""
-    for place, value in dicts(described["components"]["schemas"]):
+    for place, value in dicts(api_document["components"]["schemas"]):
         assert "enum" not in value or re.fullmatch(r"#/\w+", place), place
 
 
-def test_responses_allow_values_that_a_later_revision_adds(described: Any) -> None:
-    schemas = described["components"]["schemas"]
+def test_responses_allow_values_that_a_later_revision_adds(api_document: Any) -> None:
+    schemas = api_document["components"]["schemas"]
     for name, found in schemas.items():
         if f"{name}Value" in schemas:
-            opened = validator(described, schemas[f"{name}Value"])
+            opened = validator(api_document, schemas[f"{name}Value"])
             assert all(opened.is_valid(value) for value in (*found["enum"], "of_a_later_revision")), name
     assert {"AppointmentStatusValue", "EndedReasonValue", "ErrorCodeValue", "RoleValue"} <= {*schemas}
-    later = validator(described, schemas["Action"])
+    later = validator(api_document, schemas["Action"])
     assert later.is_valid({"type": "of_a_later_revision", "x": 1})
 
 
-def test_every_known_value_of_a_response_is_described(described: Any) -> None:
-    schemas = described["components"]["schemas"]
+def test_every_known_value_of_a_response_is_described(api_document: Any) -> None:
+    schemas = api_document["components"]["schemas"]
     # Dates, days, codes and events, which have pages or webhooks of their own; and those of which a field says all.
     others = {"ApiVersion", "Day", "ErrorCode", "ErrorType", "EventFilter", "EventType"}
     others |= {"AnsweredBy", "CallStatus", "Speaker"}
@@ -203,32 +203,32 @@ def test_every_known_value_of_a_response_is_described(described: Any) -> None:
             assert f"- `{value}`: " in schemas[name]["description"], f"{name}: {value}"
 
 
-def test_every_success_and_every_webhook_has_an_example(described: Any) -> None:
-    for path, methods in described["paths"].items():
+def test_every_success_and_every_webhook_has_an_example(api_document: Any) -> None:
+    for path, methods in api_document["paths"].items():
         for method, operation in methods.items():
             for status, response in operation["responses"].items():
                 if status.startswith("2"):
                     assert response["content"]["application/json"]["example"], (method, path, status)
-    for event_type, webhook in described["webhooks"].items():
+    for event_type, webhook in api_document["webhooks"].items():
         assert webhook["post"]["requestBody"]["content"]["application/json"]["example"]["type"] == event_type
 
 
-def test_examples_are_valid(described: Any) -> None:
-    for place, value in dicts(described):
+def test_examples_are_valid(api_document: Any) -> None:
+    for place, value in dicts(api_document):
         if "schema" in value and "example" in value:
-            assert validator(described, value["schema"]).is_valid(value["example"]), f"{place}: {value['example']}"
+            assert validator(api_document, value["schema"]).is_valid(value["example"]), f"{place}: {value['example']}"
         if "type" in value and "examples" in value and isinstance(value["examples"], list):
             for example in value["examples"]:
-                assert validator(described, value).is_valid(example), f"{place}: {example}"
-    error = validator(described, described["components"]["schemas"]["Error"])
-    for code, example in described["components"]["examples"].items():
+                assert validator(api_document, value).is_valid(example), f"{place}: {example}"
+    error = validator(api_document, api_document["components"]["schemas"]["Error"])
+    for code, example in api_document["components"]["examples"].items():
         assert error.is_valid(example["value"]), code
 
 
-def test_links_lead_to_operations_and_give_all_parameters_of_the_path(described: Any) -> None:
-    by_name = {operation["operationId"]: (path, operation) for _, path, operation in operations(described)}
+def test_links_lead_to_operations_and_give_all_parameters_of_the_path(api_document: Any) -> None:
+    by_name = {operation["operationId"]: (path, operation) for _, path, operation in operations(api_document)}
     targets = set()
-    for _, _, operation in operations(described):
+    for _, _, operation in operations(api_document):
         for response in operation["responses"].values():
             for link in response.get("links", {}).values():
                 path, _ = by_name[link["operationId"]]

@@ -14,7 +14,7 @@ from infra.stack import ServiceStack
 from infra.stack_names import PRIMARY_KEY, RESTORE_ROLE_OUTPUT, SIGNING_KEY_OUTPUT, copies_name, ledger_copy_name
 from infra.stage import LONGEST_NAME_WITH_BACKUP
 from tests.support.synth import ACCOUNT, COPIES_REGION, REGION, REPLICA, Synthesized, lint_findings
-from tests.support.templates import allowed, flat
+from tests.support.templates import allowed_pairs, flatten
 
 INDEXES = "GlobalSecondaryIndexes"
 
@@ -55,7 +55,7 @@ def test_the_table_is_backed_up_daily_and_copied_into_the_other_vault(prod: Synt
     (second,) = vaults(copies)
     name = second["Properties"]["BackupVaultName"]
     expected = f"arn:${{AWS::Partition}}:backup:{COPIES_REGION}:{ACCOUNT}:backup-vault:{name}"
-    assert flat(copy["DestinationBackupVaultArn"]) == expected
+    assert flatten(copy["DestinationBackupVaultArn"]) == expected
     assert name != vault["Properties"]["BackupVaultName"]
     assert rule["Lifecycle"] == copy["Lifecycle"] == {"DeleteAfterDays": 35}
     (selection,) = prod.all("AWS::Backup::BackupSelection").values()
@@ -86,13 +86,13 @@ def test_the_ledger_is_replicated_to_the_region_of_the_copies_and_nothing_is_del
     )
     bucket = resource(copies, "AWS::S3::Bucket")
     name = bucket["Properties"]["BucketName"]
-    assert flat(rule["Destination"]["Bucket"]) == f"arn:${{AWS::Partition}}:s3:::{name}"
+    assert flatten(rule["Destination"]["Bucket"]) == f"arn:${{AWS::Partition}}:s3:::{name}"
     assert bucket["Properties"]["VersioningConfiguration"] == {"Status": "Enabled"}
     assert bucket["DeletionPolicy"] == "RetainExceptOnCreate"
     (encryption,) = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     assert encryption["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "AES256"}
     role = prod[prod.erasures]["ReplicationConfiguration"]["Role"]["Fn::GetAtt"][0]
-    assert {action for action, _ in allowed(prod.statements(role))} == {
+    assert {action for action, _ in allowed_pairs(prod.statements(role))} == {
         "s3:GetReplicationConfiguration",
         "s3:ListBucket",
         "s3:GetObjectVersionForReplication",
@@ -125,13 +125,13 @@ def test_a_stage_whose_region_was_lost_uses_the_replica(stages: dict[str, Synthe
     assert not any("signing secrets" in description for description in keys)
     for name in ("deliver", "webhook_endpoints"):
         assert stage[stage.functions[name]]["Environment"]["Variables"]["SIGNING_KEY"] == REPLICA
-        rights = allowed(stage.statements(stage.role_of(name)))
+        rights = allowed_pairs(stage.statements(stage.role_of(name)))
         assert {resource for action, resource in rights if action.startswith("kms:")} == {json.dumps(REPLICA)}
 
 
 def test_a_role_that_restores_is_there_before_it_is_needed(copies: Any) -> None:
     role = resource(copies, "AWS::IAM::Role")
-    assert "AWSBackupServiceRolePolicyForRestores" in flat(role["Properties"]["ManagedPolicyArns"][0])
+    assert "AWSBackupServiceRolePolicyForRestores" in flatten(role["Properties"]["ManagedPolicyArns"][0])
     assert RESTORE_ROLE_OUTPUT in copies["Outputs"]
 
 

@@ -34,17 +34,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def built(place: Path) -> Bundle:
+def built_bundle(place: Path) -> Bundle:
     return bundle.build(builds=place / "one")
 
 
-def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None:
+def test_the_same_inputs_give_the_same_bytes(built_bundle: Bundle, place: Path) -> None:
     again = bundle.build(builds=place / "two")
-    assert again.digest == built.digest
-    assert contents(again.folder) == contents(built.folder)
+    assert again.digest == built_bundle.digest
+    assert contents(again.folder) == contents(built_bundle.folder)
 
 
-def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
+def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built_bundle: Bundle) -> None:
     templates = "functions/admin/templates/layout.html"
     vendored = [f"shared/pages/vendored/{name}" for name in VENDORED_FILES]
     ours = (
@@ -58,9 +58,9 @@ def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) ->
         *vendored,
     )
     for part in (*ours, "boto3/__init__.py", "starlette/__init__.py"):
-        assert (built.folder / part).is_file(), part
-    assert not (built.folder / "infra").exists()
-    assert built.size < 100e6  # Lambda's limit is 250 MB; a start gets slower long before
+        assert (built_bundle.folder / part).is_file(), part
+    assert not (built_bundle.folder / "infra").exists()
+    assert built_bundle.size < 100e6  # Lambda's limit is 250 MB; a start gets slower long before
 
 
 @pytest.mark.parametrize("name", VENDORED_FILES)
@@ -80,47 +80,47 @@ def test_every_vendored_file_is_loaded_by_a_page(monkeypatch: pytest.MonkeyPatch
     assert {Path(name).name for name in VENDORED_FILES} <= loaded
 
 
-def test_native_code_is_for_lambdas_processor_and_python(built: Bundle) -> None:
-    libraries = [*built.folder.rglob("*.so*")]
+def test_native_code_is_for_lambdas_processor_and_python(built_bundle: Bundle) -> None:
+    libraries = [*built_bundle.folder.rglob("*.so*")]
     assert libraries
     for library in libraries:
         assert library.read_bytes()[18:20] == (183).to_bytes(2, "little"), f"{library.name} is not for arm64"
         assert "cpython" not in library.name or "cpython-313-" in library.name
 
 
-def test_it_leaves_out_what_no_function_reads(built: Bundle) -> None:
-    models = {path.name for path in (built.folder / "botocore" / "data").iterdir() if path.is_dir()}
+def test_it_leaves_out_what_no_function_reads(built_bundle: Bundle) -> None:
+    models = {path.name for path in (built_bundle.folder / "botocore" / "data").iterdir() if path.is_dir()}
     assert models == {*bundle.SERVICE_MODELS}
     for unwanted in ("awscrt", "aws_xray_sdk", "aws_cdk", "moto", "bin"):
-        assert not (built.folder / unwanted).exists(), unwanted
-    assert not [*built.folder.rglob("tests")]
+        assert not (built_bundle.folder / unwanted).exists(), unwanted
+    assert not [*built_bundle.folder.rglob("tests")]
 
 
-def test_it_has_what_highlights_each_language_of_the_documentation(built: Bundle) -> None:
+def test_it_has_what_highlights_each_language_of_the_documentation(built_bundle: Bundle) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from shared.docs import highlighting as it;"
         "assert all(it.highlighted('x = 1', name) for name in it.LEXERS); print(it.lex.__code__.co_filename)"
     )
-    command = [sys.executable, "-S", "-c", program, str(built.folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=built.folder)
-    assert done.stdout.startswith(str(built.folder)), done
-    assert {path.stem for path in (built.folder / "pygments/lexers").glob("*.py")} == bundle.LEXERS
+    command = [sys.executable, "-S", "-c", program, str(built_bundle.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=built_bundle.folder)
+    assert done.stdout.startswith(str(built_bundle.folder)), done
+    assert {path.stem for path in (built_bundle.folder / "pygments/lexers").glob("*.py")} == bundle.LEXERS
 
 
-def test_bytecode_is_for_every_module_never_checked_and_names_no_build_folder(built: Bundle) -> None:
-    if not built.compiled:
-        assert not [*built.folder.rglob("*.pyc")]
+def test_bytecode_is_for_every_module_never_checked_and_names_no_build_folder(built_bundle: Bundle) -> None:
+    if not built_bundle.compiled:
+        assert not [*built_bundle.folder.rglob("*.pyc")]
         pytest.skip(f"no Python {bundle.PYTHON} on this machine: the sources ship without bytecode")
-    for source in built.folder.rglob("*.py"):
+    for source in built_bundle.folder.rglob("*.py"):
         compiled = source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc"
         content = compiled.read_bytes()
         assert content[4:8] == b"\x01\0\0\0", f"{compiled} is not an unchecked hash"
-        assert str(built.folder).encode() not in content
+        assert str(built_bundle.folder).encode() not in content
         assert b".making-" not in content
 
 
-def test_every_file_can_be_read_by_lambdas_user(built: Bundle) -> None:
-    for path in (built.folder, *built.folder.rglob("*")):
+def test_every_file_can_be_read_by_lambdas_user(built_bundle: Bundle) -> None:
+    for path in (built_bundle.folder, *built_bundle.folder.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
 
 

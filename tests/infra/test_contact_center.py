@@ -11,7 +11,7 @@ from infra import topology
 from infra.topology import Function
 from shared.telephony import contact_lens
 from tests.support.synth import ACCOUNT, CALLS, REGION, Resource, Synthesized
-from tests.support.templates import allowed, arn, flat, matches, refuses_plain_http
+from tests.support.templates import allowed_pairs, arn, flatten, matches, refuses_plain_http
 
 INSTANCE_ID = CALLS["connect"]["instance_id"]
 INSTANCE = f"arn:${{AWS::Partition}}:connect:{REGION}:{ACCOUNT}:instance/{INSTANCE_ID}"
@@ -26,7 +26,7 @@ def calls(stages: dict[str, Synthesized]) -> Synthesized:
     return stages["calls"]
 
 
-def only(stage: Synthesized, kind: str) -> tuple[str, Resource]:
+def only_resource(stage: Synthesized, kind: str) -> tuple[str, Resource]:
     ((name, made),) = stage.all(kind).items()
     return name, made
 
@@ -37,9 +37,9 @@ def replies(stage: Synthesized) -> str:
     return topic
 
 
-def granted(stage: Synthesized, function: Function, service: str) -> set[tuple[str, str]]:
-    statements = allowed(stage.statements(stage.role_of(function.name)))
-    return {(action, flat(json.loads(where))) for action, where in statements if action.startswith(f"{service}:")}
+def grants_to(stage: Synthesized, function: Function, service: str) -> set[tuple[str, str]]:
+    statements = allowed_pairs(stage.statements(stage.role_of(function.name)))
+    return {(action, flatten(json.loads(where))) for action, where in statements if action.startswith(f"{service}:")}
 
 
 # Recordings
@@ -87,28 +87,28 @@ def test_events_of_the_stages_instance_and_new_recordings_go_into_call_events_an
         assert target["DeadLetterConfig"]["Arn"] == dead_letters, "what cannot be handed over is lost"
         assert rule["State"] == "ENABLED"
 
-    def taken(happened: dict[str, Any]) -> bool:
-        return any(matches(pattern, happened) for pattern in map(spelled, patterns(calls)))
+    def is_taken(happened: dict[str, Any]) -> bool:
+        return any(matches(pattern, happened) for pattern in map(spell, patterns(calls)))
 
     mine = {"bucket": {"name": f"${{{calls.recordings}}}"}}
     other = {"bucket": {"name": f"${{{calls.bucket}}}"}}
     instance, another = {"instanceArn": INSTANCE}, {"instanceArn": f"{INSTANCE[:-1]}0"}
-    assert taken(event("aws.connect", "Amazon Connect Contact Event", instance))
-    assert taken(event("aws.connect", "Contact Event", instance))
-    assert not taken(event("aws.connect", "Amazon Connect Contact Event", another))
-    assert not taken(event("aws.connect", "Amazon Connect Contact Event"))
-    assert taken(event("aws.s3", "Object Created", mine))
-    assert not taken(event("aws.s3", "Object Created", other))
-    assert not taken(event("aws.s3", "Object Deleted", mine))
-    assert not taken(event("aws.connect", "Contact Lens Post Call Rules Matched", instance))
-    assert not taken(event("aws.s3", "Contact Event", mine))
+    assert is_taken(event("aws.connect", "Amazon Connect Contact Event", instance))
+    assert is_taken(event("aws.connect", "Contact Event", instance))
+    assert not is_taken(event("aws.connect", "Amazon Connect Contact Event", another))
+    assert not is_taken(event("aws.connect", "Amazon Connect Contact Event"))
+    assert is_taken(event("aws.s3", "Object Created", mine))
+    assert not is_taken(event("aws.s3", "Object Created", other))
+    assert not is_taken(event("aws.s3", "Object Deleted", mine))
+    assert not is_taken(event("aws.connect", "Contact Lens Post Call Rules Matched", instance))
+    assert not is_taken(event("aws.s3", "Contact Event", mine))
 
 
-def spelled(pattern: Any) -> Any:
+def spell(pattern: Any) -> Any:
     """The pattern with its references as text."""
     if isinstance(pattern, dict) and not {"Ref", "Fn::Join"} & pattern.keys():
-        return {key: spelled(part) for key, part in pattern.items()}
-    return [flat(value) for value in pattern] if isinstance(pattern, list) else pattern
+        return {key: spell(part) for key, part in pattern.items()}
+    return [flatten(value) for value in pattern] if isinstance(pattern, list) else pattern
 
 
 def test_a_stage_without_an_instance_takes_nobodys_events_of_connect(prod: Synthesized) -> None:
@@ -132,7 +132,7 @@ def senders(stage: Synthesized, queue: str) -> set[tuple[str, str]]:
     for statement in statements:
         if statement["Effect"] == "Allow":
             (compared,) = statement["Condition"].values()
-            found.add((statement["Principal"]["Service"], flat(compared["aws:SourceArn"])))
+            found.add((statement["Principal"]["Service"], flatten(compared["aws:SourceArn"])))
     return found
 
 
@@ -176,7 +176,7 @@ def test_only_lex_of_this_account_invokes_a_code_hook(prod: Synthesized, functio
         assert permission["Action"] == "lambda:InvokeFunction"
         assert permission["SourceAccount"] == ACCOUNT
         where = f"arn:${{AWS::Partition}}:lex:{REGION}:{ACCOUNT}:bot-alias/*"
-        assert flat(permission["SourceArn"]) == where
+        assert flatten(permission["SourceArn"]) == where
 
 
 # Grants of stages with live calls
@@ -184,7 +184,7 @@ def test_only_lex_of_this_account_invokes_a_code_hook(prod: Synthesized, functio
 
 @each_function
 def test_without_settings_nobody_may_call_or_write(prod: Synthesized, function: Function) -> None:
-    assert granted(prod, function, "connect") == granted(prod, function, "social-messaging") == set()
+    assert grants_to(prod, function, "connect") == grants_to(prod, function, "social-messaging") == set()
     variables = prod[prod.functions[function.name]]["Environment"]["Variables"]
     assert not [name for name in variables if name.startswith(("CONNECT_", "WHATSAPP_"))]
 
@@ -192,7 +192,7 @@ def test_without_settings_nobody_may_call_or_write(prod: Synthesized, function: 
 @each_function
 def test_calls_are_placed_and_ended_in_the_stages_instance_alone(calls: Synthesized, function: Function) -> None:
     expected = {(action, f"{INSTANCE}/contact/*") for action in function.carrier}
-    assert granted(calls, function, "connect") == expected
+    assert grants_to(calls, function, "connect") == expected
 
 
 @each_function
@@ -200,7 +200,9 @@ def test_only_the_messenger_writes_and_from_the_stages_number_alone(calls: Synth
     number = CALLS["whatsapp"]["phone_number_id"].removeprefix("phone-number-id-")
     where = f"arn:${{AWS::Partition}}:social-messaging:{REGION}:{ACCOUNT}:phone-number-id/{number}"
     actions = ("SendWhatsAppMessage", "GetWhatsAppCallPermission") if function.messenger else ()
-    assert granted(calls, function, "social-messaging") == {(f"social-messaging:{action}", where) for action in actions}
+    assert grants_to(calls, function, "social-messaging") == {
+        (f"social-messaging:{action}", where) for action in actions
+    }
 
 
 # The contact center
@@ -212,9 +214,9 @@ def test_nothing_is_made_in_connect_unasked(stages: dict[str, Synthesized], stag
 
 
 def test_every_utterance_goes_to_the_code_hook(calls: Synthesized) -> None:
-    bot_name, bot = only(calls, "AWS::Lex::Bot")
-    version_name, version = only(calls, "AWS::Lex::BotVersion")
-    _, alias = only(calls, "AWS::Lex::BotAlias")
+    bot_name, bot = only_resource(calls, "AWS::Lex::Bot")
+    version_name, version = only_resource(calls, "AWS::Lex::BotVersion")
+    _, alias = only_resource(calls, "AWS::Lex::BotAlias")
     (locale,) = bot["BotLocales"]
     assert bot["AutoBuildBotLocales"] is True
     assert all(intent["FulfillmentCodeHook"]["Enabled"] for intent in locale["Intents"])
@@ -222,38 +224,38 @@ def test_every_utterance_goes_to_the_code_hook(calls: Synthesized) -> None:
     (versioned,) = version["BotVersionLocaleSpecification"]
     (setting,) = alias["BotAliasLocaleSettings"]
     assert locale["LocaleId"] == versioned["LocaleId"] == setting["LocaleId"] == "en_US"
-    assert {flat(version["BotId"]), flat(alias["BotId"])} == {f"${{{bot_name}.Id}}"}
-    assert flat(alias["BotVersion"]) == f"${{{version_name}.BotVersion}}"
+    assert {flatten(version["BotId"]), flatten(alias["BotId"])} == {f"${{{bot_name}.Id}}"}
+    assert flatten(alias["BotVersion"]) == f"${{{version_name}.BotVersion}}"
     hook = setting["BotAliasLocaleSetting"]["CodeHookSpecification"]["LambdaCodeHook"]
     assert hook["LambdaArn"] == calls.live("voice_turn")
     assert setting["BotAliasLocaleSetting"]["Enabled"] is True
 
 
 def test_the_bot_may_only_speak(calls: Synthesized) -> None:
-    _, bot = only(calls, "AWS::Lex::Bot")
+    _, bot = only_resource(calls, "AWS::Lex::Bot")
     role = bot["RoleArn"]["Fn::GetAtt"][0]
-    assert {action for action, _ in allowed(calls.statements(role))} == {"polly:SynthesizeSpeech"}
+    assert {action for action, _ in allowed_pairs(calls.statements(role))} == {"polly:SynthesizeSpeech"}
     (trusted,) = calls[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trusted["Principal"] == {"Service": "lexv2.amazonaws.com"}
     assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
 
 
 def test_the_flow_talks_with_the_bot_that_its_instance_knows(calls: Synthesized) -> None:
-    alias, _ = only(calls, "AWS::Lex::BotAlias")
-    association_name, association = only(calls, "AWS::Connect::IntegrationAssociation")
+    alias, _ = only_resource(calls, "AWS::Lex::BotAlias")
+    association_name, association = only_resource(calls, "AWS::Connect::IntegrationAssociation")
     assert "AWS::Lex::ResourcePolicy" not in calls.kinds, "the association writes it"
-    flow_name, flow = only(calls, "AWS::Connect::ContactFlow")
-    assert flat(association["InstanceId"]) == flat(flow["InstanceArn"]) == INSTANCE
+    flow_name, flow = only_resource(calls, "AWS::Connect::ContactFlow")
+    assert flatten(association["InstanceId"]) == flatten(flow["InstanceArn"]) == INSTANCE
     assert association["IntegrationType"] == "LEX_BOT"
-    assert flat(association["IntegrationArn"]) == f"${{{alias}.Arn}}"
+    assert flatten(association["IntegrationArn"]) == f"${{{alias}.Arn}}"
     assert association_name in calls.template["Resources"][flow_name]["DependsOn"]
     assert flow["Type"] == "CONTACT_FLOW"
-    bots = [one for one in json.loads(flat(flow["Content"]))["Actions"] if "LexV2Bot" in one["Parameters"]]
+    bots = [one for one in json.loads(flatten(flow["Content"]))["Actions"] if "LexV2Bot" in one["Parameters"]]
     assert [one["Parameters"]["LexV2Bot"]["AliasArn"] for one in bots] == [f"${{{alias}.Arn}}"]
 
 
 def test_calls_run_the_flow_that_was_made(calls: Synthesized) -> None:
-    flow, _ = only(calls, "AWS::Connect::ContactFlow")
+    flow, _ = only_resource(calls, "AWS::Connect::ContactFlow")
     for function in topology.FUNCTIONS:
         variables = calls[calls.functions[function.name]]["Environment"]["Variables"]
         expected = {"Fn::Select": [3, {"Fn::Split": ["/", {"Fn::GetAtt": [flow, "ContactFlowArn"]}]}]}
@@ -262,8 +264,8 @@ def test_calls_run_the_flow_that_was_made(calls: Synthesized) -> None:
 
 
 def test_recordings_go_where_the_service_looks_for_them(calls: Synthesized) -> None:
-    _, storage = only(calls, "AWS::Connect::InstanceStorageConfig")
-    assert flat(storage["InstanceArn"]) == INSTANCE
+    _, storage = only_resource(calls, "AWS::Connect::InstanceStorageConfig")
+    assert flatten(storage["InstanceArn"]) == INSTANCE
     assert (storage["ResourceType"], storage["StorageType"]) == ("CALL_RECORDINGS", "S3")
     assert storage["S3Config"]["BucketName"] == {"Ref": calls.recordings}
     key = f"{storage['S3Config']['BucketPrefix']}/ivr/2026/11/21/{CONTACT_ID}_20261121T06:30_UTC.wav"

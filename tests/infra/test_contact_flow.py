@@ -48,7 +48,7 @@ def following(action: Action) -> Iterator[str]:
         yield way["NextAction"]
 
 
-def reached(actions: dict[str, Action], start: str) -> set[str]:
+def reachable_from(actions: dict[str, Action], start: str) -> set[str]:
     seen: set[str] = set()
     waiting = [start]
     while waiting:
@@ -59,7 +59,7 @@ def reached(actions: dict[str, Action], start: str) -> set[str]:
     return seen
 
 
-def of_kind(actions: dict[str, Action], kind: str) -> list[Action]:
+def actions_of_kind(actions: dict[str, Action], kind: str) -> list[Action]:
     return [action for action in actions.values() if action["Type"] == kind]
 
 
@@ -74,12 +74,12 @@ def test_every_transition_leads_to_an_action_and_every_action_is_reached(
     flow: dict[str, Any], actions: dict[str, Action]
 ) -> None:
     assert {name for action in actions.values() for name in following(action)} <= actions.keys()
-    assert reached(actions, flow["StartAction"]) == actions.keys()
+    assert reachable_from(actions, flow["StartAction"]) == actions.keys()
 
 
 def test_from_everywhere_a_call_comes_to_its_end(actions: dict[str, Action]) -> None:
     for name, action in actions.items():
-        ends = [one for one in reached(actions, name) if actions[one]["Type"] == "DisconnectParticipant"]
+        ends = [one for one in reachable_from(actions, name) if actions[one]["Type"] == "DisconnectParticipant"]
         assert ends, f"{name} never hangs up"
         assert bool(action["Transitions"]) is (action["Type"] != "DisconnectParticipant")
 
@@ -91,13 +91,13 @@ def test_every_error_of_an_action_leads_somewhere(actions: dict[str, Action]) ->
 
 
 def test_a_bot_that_fails_is_not_asked_again(actions: dict[str, Action]) -> None:
-    (listen,) = of_kind(actions, "ConnectParticipantWithLexBot")
+    (listen,) = actions_of_kind(actions, "ConnectParticipantWithLexBot")
     (failed,) = [e["NextAction"] for e in listen["Transitions"]["Errors"] if e["ErrorType"] == "NoMatchingError"]
-    assert listen["Identifier"] not in reached(actions, failed)
+    assert listen["Identifier"] not in reachable_from(actions, failed)
 
 
 def test_the_call_is_over_when_the_hook_says_so(actions: dict[str, Action]) -> None:
-    (compared,) = of_kind(actions, "Compare")
+    (compared,) = actions_of_kind(actions, "Compare")
     (condition,) = compared["Transitions"]["Conditions"]
     heard = lex.read(hook_event({"session_id": "s", "project_id": "1", "livemode": "true"}))
     said = lex.respond(heard, "Goodbye.", close=True)["sessionState"]["sessionAttributes"]
@@ -134,7 +134,7 @@ def test_what_a_call_is_placed_with_reaches_the_hook_and_the_customers_ear(
         assert path.startswith("$.Attributes.")
         return recorder.attributes[path.removeprefix("$.Attributes.")]
 
-    (listen,) = of_kind(actions, "ConnectParticipantWithLexBot")
+    (listen,) = actions_of_kind(actions, "ConnectParticipantWithLexBot")
     given = {name: value(path) for name, path in listen["Parameters"]["LexSessionAttributes"].items()}
     heard = lex.read(hook_event(given))
     assert (heard.session_id, heard.project_id, heard.livemode) == ("sess_1", 42, livemode)
@@ -156,6 +156,6 @@ def test_recording_begins_after_the_opening_has_said_so_and_before_the_bot(
 def test_a_stage_whose_calls_are_not_recorded_has_a_flow_that_does_not(records: bool) -> None:
     flow = json.loads(contact_center.definition("arn:alias", records=records))
     actions = {action["Identifier"]: action for action in flow["Actions"]}
-    assert bool(of_kind(actions, "UpdateContactRecordingAndAnalyticsBehavior")) is records
-    assert reached(actions, flow["StartAction"]) == actions.keys()
+    assert bool(actions_of_kind(actions, "UpdateContactRecordingAndAnalyticsBehavior")) is records
+    assert reachable_from(actions, flow["StartAction"]) == actions.keys()
     assert actions["listen"]["Parameters"]["LexV2Bot"]["AliasArn"] == "arn:alias"

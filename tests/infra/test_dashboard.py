@@ -10,7 +10,7 @@ import pytest
 
 from infra import topology
 from tests.support.synth import REGION, Resource, Synthesized
-from tests.support.templates import flat
+from tests.support.templates import flatten
 
 STAGES = ["dev", "prod", "calls"]
 
@@ -22,7 +22,7 @@ def dashboard(stage: Synthesized) -> Resource:
 
 def widgets(stage: Synthesized) -> list[dict[str, Any]]:
     """The widgets, references spelled `${LogicalId}`."""
-    found: list[dict[str, Any]] = json.loads(flat(dashboard(stage)["DashboardBody"]))["widgets"]
+    found: list[dict[str, Any]] = json.loads(flatten(dashboard(stage)["DashboardBody"]))["widgets"]
     return found
 
 
@@ -36,7 +36,7 @@ def lines(stage: Synthesized) -> list[tuple[str, str, frozenset[tuple[str, str]]
     return found
 
 
-def shown(stage: Synthesized, name: str, dimension: str) -> set[str]:
+def drawn_values(stage: Synthesized, name: str, dimension: str) -> set[str]:
     """Of whom a metric is drawn."""
     return {
         value for _, drawn, dimensions in lines(stage) if drawn == name for key, value in dimensions if key == dimension
@@ -47,7 +47,7 @@ def shown(stage: Synthesized, name: str, dimension: str) -> set[str]:
 def test_the_dashboard_is_called_as_stack_and_region_are(stages: dict[str, Synthesized], stage: str) -> None:
     """An account has one list of dashboards for all regions, and a stage may be in several."""
     region = "${AWS::Region}" if stage == "dev" else REGION
-    assert flat(dashboard(stages[stage])["DashboardName"]) == f"appointments-{stage}-{region}"
+    assert flatten(dashboard(stages[stage])["DashboardName"]) == f"appointments-{stage}-{region}"
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -64,32 +64,32 @@ def test_what_an_alarm_goes_by_can_be_looked_at(stages: dict[str, Synthesized], 
     for alarm in stages[stage].alarms.values():
         metrics = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
         for metric in metrics or [alarm]:
-            dimensions = frozenset((each["Name"], flat(each["Value"])) for each in metric.get("Dimensions", []))
+            dimensions = frozenset((each["Name"], flatten(each["Value"])) for each in metric.get("Dimensions", []))
             assert (metric["Namespace"], metric["MetricName"], dimensions) in drawn, alarm["AlarmName"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_everything_it_refers_to_is_in_the_stack(stages: dict[str, Synthesized], stage: str) -> None:
-    references = set(re.findall(r"\$\{([A-Za-z0-9]+)[.}]", flat(dashboard(stages[stage])["DashboardBody"])))
+    references = set(re.findall(r"\$\{([A-Za-z0-9]+)[.}]", flatten(dashboard(stages[stage])["DashboardBody"])))
     resources = stages[stage].template["Resources"].keys() | stages[stage].alarms.keys()
     assert references - {"AWS"} <= resources
 
 
 @pytest.mark.parametrize("name", ["Invocations", "Errors", "Throttles", "Duration", "ConcurrentExecutions"])
 def test_every_function_is_shown(prod: Synthesized, name: str) -> None:
-    assert shown(prod, name, "FunctionName") == {f"${{{function}}}" for function in prod.functions.values()}
+    assert drawn_values(prod, name, "FunctionName") == {f"${{{function}}}" for function in prod.functions.values()}
 
 
 def test_every_queue_is_shown_with_its_dead_letters(prod: Synthesized) -> None:
     queues = {f"${{{queue}.QueueName}}" for queue in prod.queues.values()}
-    assert shown(prod, "ApproximateAgeOfOldestMessage", "QueueName") == queues
+    assert drawn_values(prod, "ApproximateAgeOfOldestMessage", "QueueName") == queues
     everything = {f"${{{queue}.QueueName}}" for queue in prod.all("AWS::SQS::Queue")}
-    assert shown(prod, "ApproximateNumberOfMessagesVisible", "QueueName") == everything
+    assert drawn_values(prod, "ApproximateNumberOfMessagesVisible", "QueueName") == everything
 
 
 @pytest.mark.parametrize("name", ["ExecutionsStarted", "ExecutionsFailed"])
 def test_every_workflow_is_shown(prod: Synthesized, name: str) -> None:
-    assert shown(prod, name, "StateMachineArn") == {f"${{{machine}}}" for machine in prod.machines.values()}
+    assert drawn_values(prod, name, "StateMachineArn") == {f"${{{machine}}}" for machine in prod.machines.values()}
 
 
 def test_the_table_and_every_index_are_shown(prod: Synthesized) -> None:
@@ -99,11 +99,11 @@ def test_the_table_and_every_index_are_shown(prod: Synthesized) -> None:
         "ReadThrottleEvents",
         "WriteThrottleEvents",
     ):
-        assert shown(prod, name, "TableName") == {f"${{{prod.table}}}"}
+        assert drawn_values(prod, name, "TableName") == {f"${{{prod.table}}}"}
     indexes = {index.name for index in topology.TABLE.indexes}
-    assert shown(prod, "ReadThrottleEvents", "GlobalSecondaryIndexName") == indexes
-    assert shown(prod, "WriteThrottleEvents", "GlobalSecondaryIndexName") == indexes
-    assert shown(prod, "SuccessfulRequestLatency", "Operation")
+    assert drawn_values(prod, "ReadThrottleEvents", "GlobalSecondaryIndexName") == indexes
+    assert drawn_values(prod, "WriteThrottleEvents", "GlobalSecondaryIndexName") == indexes
+    assert drawn_values(prod, "SuccessfulRequestLatency", "Operation")
 
 
 def test_graphs_have_titles_of_their_own_and_fit_beside_each_other(prod: Synthesized) -> None:

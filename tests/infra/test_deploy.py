@@ -56,7 +56,7 @@ def key(region: str = REGION) -> str:
     return str(client("kms", region).create_key(MultiRegion=True)["KeyMetadata"]["Arn"])
 
 
-def deployed(signing_key: str, replicated: str) -> None:
+def make_stacks(signing_key: str, replicated: str) -> None:
     """The stage with its signing key, and the stack of its copies with the key of which it has a replica."""
     outputs = {SIGNING_KEY_OUTPUT: {"Value": signing_key}}
     client("cloudformation").create_stack(
@@ -72,7 +72,7 @@ def deployed(signing_key: str, replicated: str) -> None:
 
 def test_after_the_first_deploy_the_copies_get_a_replica_of_the_key(calls: Path) -> None:
     made = key()
-    deployed(made, replicated="")
+    make_stacks(made, replicated="")
     deploy.replicate_key(STAGE, COPIES_REGION, "--context", f"stage={STAGE}")
     assert json.loads(calls.read_text()) == [
         *("--no-install", "cdk", "deploy", "--exclusively", COPIES),
@@ -82,7 +82,7 @@ def test_after_the_first_deploy_the_copies_get_a_replica_of_the_key(calls: Path)
 
 def test_a_key_that_has_its_replica_needs_no_further_deploy(calls: Path) -> None:
     made = key()
-    deployed(made, replicated=made)
+    make_stacks(made, replicated=made)
     deploy.replicate_key(STAGE, COPIES_REGION)
     assert not calls.exists()
 
@@ -91,7 +91,7 @@ def test_a_replica_is_not_replicated_and_the_operator_is_told(calls: Path, capsy
     primary = key("us-east-1")
     id = primary.rpartition("/")[2]
     replica = client("kms", "us-east-1").replicate_key(KeyId=id, ReplicaRegion=REGION)["ReplicaKeyMetadata"]["Arn"]
-    deployed(replica, replicated="")
+    make_stacks(replica, replicated="")
     deploy.replicate_key(STAGE, COPIES_REGION)
     assert not calls.exists()
     assert "its primary key is in us-east-1" in capsys.readouterr().out

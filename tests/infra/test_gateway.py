@@ -28,7 +28,7 @@ def test_every_route_of_the_topology_leads_to_its_function(prod: Synthesized) ->
     for method in prod.all("AWS::ApiGateway::Method").values():
         assert method["AuthorizationType"] == "NONE"
         assert method["Integration"]["Type"] == "AWS_PROXY"
-        found[method["HttpMethod"]][path_of(prod, method["ResourceId"])] = integrated(method)
+        found[method["HttpMethod"]][path_of(prod, method["ResourceId"])] = integration_of(method)
     assert found["ANY"] == {route: prod.aliases[f.name] for f in topology.FUNCTIONS for route in f.routes}
     assert found["POST"] == {route: prod.aliases[f.name] for f in topology.FUNCTIONS for route in f.posts}
 
@@ -36,7 +36,7 @@ def test_every_route_of_the_topology_leads_to_its_function(prod: Synthesized) ->
 def test_nothing_waits_with_messages_but_messages(prod: Synthesized) -> None:
     """The POSTs that wait for an agent have a function of their own; other requests about conversations do not wait."""
     found = {
-        (method["HttpMethod"], path_of(prod, method["ResourceId"])): integrated(method)
+        (method["HttpMethod"], path_of(prod, method["ResourceId"])): integration_of(method)
         for method in prod.all("AWS::ApiGateway::Method").values()
     }
     messages, conversations = prod.aliases["messages"], prod.aliases["conversations"]
@@ -145,7 +145,7 @@ def gateway_responses(stage: Synthesized) -> dict[str, Resource]:
 def test_the_gateways_own_errors_carry_the_apis_envelope(prod: Synthesized) -> None:
     for kind, response in gateway_responses(prod).items():
         assert response["ResponseTemplates"].keys() == {"application/json"}, kind
-        error = json.loads(rendered(response["ResponseTemplates"]["application/json"]))["error"]
+        error = json.loads(render_template(response["ResponseTemplates"]["application/json"]))["error"]
         assert error.keys() == {"type", "code", "message", "request_id", "doc_url"}, kind
         assert error["request_id"] == CONTEXT["requestId"]
         assert error["doc_url"] == f"https://api.example.com/prod/docs/errors#{error['code']}"
@@ -179,7 +179,7 @@ def test_a_function_that_was_throttled_failed_or_took_too_long_is_a_503_that_may
 ) -> None:
     response = gateway_responses(prod)[kind]
     assert response["StatusCode"] == "503"
-    assert json.loads(rendered(response["ResponseTemplates"]["application/json"]))["error"]["code"] == (
+    assert json.loads(render_template(response["ResponseTemplates"]["application/json"]))["error"]["code"] == (
         "service_unavailable"
     )
     parameters = response["ResponseParameters"]
@@ -215,7 +215,7 @@ def test_a_host_name_is_the_apis_only_address(stages: dict[str, Synthesized], st
 @pytest.mark.parametrize("stage", ["guarded", "named"])
 def test_the_gateways_own_errors_name_no_stage_under_a_host_name(stages: dict[str, Synthesized], stage: str) -> None:
     for kind, response in gateway_responses(stages[stage]).items():
-        error = json.loads(rendered(response["ResponseTemplates"]["application/json"]))["error"]
+        error = json.loads(render_template(response["ResponseTemplates"]["application/json"]))["error"]
         assert error["doc_url"] == f"https://api.example.com/docs/errors#{error['code']}", kind
 
 
@@ -330,7 +330,7 @@ CONTEXT = {
 }
 
 
-def rendered(template: str) -> str:
+def render_template(template: str) -> str:
     """A gateway response's template as API Gateway fills it in; a variable that is not known here is a KeyError."""
     return re.sub(r"\$context\.([A-Za-z]+(?:\.[A-Za-z]+)*)", lambda found: CONTEXT[found[1]], template)
 
@@ -342,7 +342,7 @@ def path_of(stage: Synthesized, resource: Any) -> str:
     return f"{path_of(stage, made['ParentId']).rstrip('/')}/{made['PathPart']}"
 
 
-def integrated(method: Resource) -> str:
+def integration_of(method: Resource) -> str:
     """The logical id of the alias that a method hands requests to."""
     parts = [part["Ref"] for part in method["Integration"]["Uri"]["Fn::Join"][1] if "Ref" in part]
     (name,) = [part for part in parts if not part.startswith("AWS::")]

@@ -15,18 +15,18 @@ each_reason = pytest.mark.parametrize("line", ACKNOWLEDGED, ids=lambda line: f"{
 
 
 @pytest.fixture(scope="module")
-def found(stacks: dict[str, ServiceStack]) -> list[Finding]:
+def all_findings(stacks: dict[str, ServiceStack]) -> list[Finding]:
     """All that the rules find, before anything is acknowledged."""
     return findings(stacks["dev"].node.root)
 
 
-def test_every_finding_is_acknowledged_by_one_line(found: list[Finding]) -> None:
-    assert [finding for finding in found if sum(line.covers(finding) for line in ACKNOWLEDGED) != 1] == []
+def test_every_finding_is_acknowledged_by_one_line(all_findings: list[Finding]) -> None:
+    assert [finding for finding in all_findings if sum(line.covers(finding) for line in ACKNOWLEDGED) != 1] == []
 
 
 @each_reason
-def test_a_reason_is_given_only_for_what_is_found(found: list[Finding], line: Acknowledged) -> None:
-    assert any(line.covers(finding) for finding in found)
+def test_a_reason_is_given_only_for_what_is_found(all_findings: list[Finding], line: Acknowledged) -> None:
+    assert any(line.covers(finding) for finding in all_findings)
 
 
 @each_reason
@@ -35,8 +35,10 @@ def test_a_reason_is_at_least_a_sentence(line: Acknowledged) -> None:
     assert len(line.reason.split()) >= 12
 
 
-def test_acknowledging_leaves_nothing_on_the_resources(stacks: dict[str, ServiceStack], found: list[Finding]) -> None:
-    assert found
+def test_acknowledging_leaves_nothing_on_the_resources(
+    stacks: dict[str, ServiceStack], all_findings: list[Finding]
+) -> None:
+    assert all_findings
     root = stacks["dev"].node.root
     for stack in root.node.children:
         if isinstance(stack, Stack):

@@ -11,7 +11,7 @@ from infra.app import context
 from infra.stack_names import ADMIN_OUTPUT, USER_POOL_OUTPUT
 from infra.stage import BadSetting, parse
 from tests.support.synth import DOMAIN_NAME, OIDC, Synthesized
-from tests.support.templates import flat, listed
+from tests.support.templates import as_list, flatten
 
 CALLBACK = "/admin/sign-in/callback"
 POOLED = ("dev", "prod", "calls", "named")
@@ -22,7 +22,7 @@ def variables(stage: Synthesized) -> dict[str, Any]:
     return found
 
 
-def only(stage: Synthesized, kind: str) -> tuple[str, Any]:
+def only_resource(stage: Synthesized, kind: str) -> tuple[str, Any]:
     (found,) = stage.all(kind).items()
     return found
 
@@ -30,7 +30,7 @@ def only(stage: Synthesized, kind: str) -> tuple[str, Any]:
 @pytest.mark.parametrize("name", POOLED)
 def test_a_stage_has_a_user_pool_in_which_nobody_can_register(stages: dict[str, Synthesized], name: str) -> None:
     stage = stages[name]
-    id, pool = only(stage, "AWS::Cognito::UserPool")
+    id, pool = only_resource(stage, "AWS::Cognito::UserPool")
     assert pool["AdminCreateUserConfig"] == {"AllowAdminCreateUserOnly": True}
     assert pool["MfaConfiguration"] == "ON"
     assert pool["EnabledMfas"] == ["SOFTWARE_TOKEN_MFA"]
@@ -55,13 +55,15 @@ def test_the_client_returns_to_the_admin_pages_and_nowhere_else(
     stages: dict[str, Synthesized], name: str, address: str
 ) -> None:
     stage = stages[name]
-    id, client = only(stage, "AWS::Cognito::UserPoolClient")
-    api, _ = only(stage, "AWS::ApiGateway::RestApi")
+    id, client = only_resource(stage, "AWS::Cognito::UserPoolClient")
+    api, _ = only_resource(stage, "AWS::ApiGateway::RestApi")
     (callback,) = client["CallbackURLs"]
-    assert flat(callback) == address.replace("${Api}", f"${{{api}}}") + CALLBACK
-    assert flat(stage.template["Outputs"][ADMIN_OUTPUT]["Value"]) == flat(callback).removesuffix(CALLBACK) + "/admin"
+    assert flatten(callback) == address.replace("${Api}", f"${{{api}}}") + CALLBACK
+    assert (
+        flatten(stage.template["Outputs"][ADMIN_OUTPUT]["Value"]) == flatten(callback).removesuffix(CALLBACK) + "/admin"
+    )
     (signed_out,) = client["LogoutURLs"]
-    assert flat(signed_out) == flat(callback).removesuffix("/callback")
+    assert flatten(signed_out) == flatten(callback).removesuffix("/callback")
     assert client["AllowedOAuthFlows"] == ["code"]
     assert client["AllowedOAuthScopes"] == ["openid", "email"]
     assert client["GenerateSecret"] is False
@@ -72,12 +74,12 @@ def test_the_client_returns_to_the_admin_pages_and_nowhere_else(
 def test_only_the_admin_pages_manage_users_and_only_in_this_pool(stages: dict[str, Synthesized]) -> None:
     for name in POOLED:
         stage = stages[name]
-        id, _ = only(stage, "AWS::Cognito::UserPool")
+        id, _ = only_resource(stage, "AWS::Cognito::UserPool")
         for function in topology.FUNCTIONS:
             found = [
                 statement
                 for statement in stage.statements(stage.role_of(function.name))
-                if any(action.startswith("cognito-idp:") for action in listed(statement["Action"]))
+                if any(action.startswith("cognito-idp:") for action in as_list(statement["Action"]))
             ]
             if function.name != "admin":
                 assert not found
@@ -102,7 +104,7 @@ def test_a_stage_with_its_own_provider_has_no_pool_and_reads_its_one_secret(stag
         function.name: (statement["Action"], statement["Resource"])
         for function in topology.FUNCTIONS
         for statement in stage.statements(stage.role_of(function.name))
-        if any(action.startswith(("secretsmanager:", "cognito-idp:")) for action in listed(statement["Action"]))
+        if any(action.startswith(("secretsmanager:", "cognito-idp:")) for action in as_list(statement["Action"]))
     }
     assert found == {"admin": ("secretsmanager:GetSecretValue", OIDC["client_secret_arn"])}
 

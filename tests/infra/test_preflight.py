@@ -31,13 +31,15 @@ def model() -> dict[str, str]:
 
 
 @pytest.fixture
-def excluded() -> dict[str, str]:
+def excluded_regions() -> dict[str, str]:
     """By region, the setting of AWS Backup that excludes DynamoDB, or the message with which it refuses to tell."""
     return {}
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str], excluded: dict[str, str]) -> Iterator[Account]:
+def account(
+    monkeypatch: pytest.MonkeyPatch, model: dict[str, str], excluded_regions: dict[str, str]
+) -> Iterator[Account]:
     """Says whose the credentials are, how many executions the account may have at once, and who has reserved some.
 
     `others` are reserved by functions of other stacks, `stage` by the one function that the deployed stage has.
@@ -47,7 +49,7 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str], excluded: di
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/account-settings":
-                self._answer(*settings_of_backups(self.headers["Authorization"], excluded))
+                self._answer(*settings_of_backups(self.headers["Authorization"], excluded_regions))
                 return
             assert f"/{REGION}/lambda/" in self.headers["Authorization"]
             if self.path.endswith("/functions/stage-deliver/concurrency"):
@@ -64,7 +66,7 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str], excluded: di
                 self._converse(json.loads(sent))
                 return
             if "ListStackResources" in parse_qs(sent.decode())["Action"]:
-                self._answer(*listed(limits["table"], deployed=limits["stage"] is not None))
+                self._answer(*resources_response(limits["table"], deployed=limits["stage"] is not None))
                 return
             result = f"<GetCallerIdentityResult><Account>{limits['account']}</Account></GetCallerIdentityResult>"
             self._answer(f"<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>")
@@ -127,7 +129,7 @@ def settings_of_backups(authorization: str, excluded: Mapping[str, str]) -> tupl
     return json.dumps({name: {"DynamoDB": name != wrong} for name in names}), 200, {}
 
 
-def listed(tables: str, *, deployed: bool) -> tuple[str, int]:
+def resources_response(tables: str, *, deployed: bool) -> tuple[str, int]:
     """CloudFormation's response to a request for the resources of the stack, and its status.
 
     `tables` are the types of its tables, with spaces in between.
@@ -270,10 +272,10 @@ def test_the_deploy_after_the_import_of_a_table_of_the_other_type_is_allowed(
 @pytest.mark.parametrize("setting", ["ResourceTypeOptInPreference", "ResourceTypeManagementPreference"])
 @pytest.mark.parametrize("region", REGIONS)
 def test_a_region_whose_settings_exclude_backups_of_dynamodb_is_refused_with_the_command(
-    account: Account, excluded: dict[str, str], region: str, setting: str
+    account: Account, excluded_regions: dict[str, str], region: str, setting: str
 ) -> None:
     account(ACCOUNT, NEEDED)
-    excluded[region] = setting
+    excluded_regions[region] = setting
     (line,) = preflight.refusals(PROD)
     assert f"AWS Backup's settings in {region} exclude DynamoDB" in line
     assert line.endswith(f"--resource-type-management-preference DynamoDB=true --region {region}")
@@ -287,10 +289,10 @@ def test_a_region_whose_settings_exclude_backups_of_dynamodb_is_refused_with_the
     ],
 )
 def test_trouble_with_backups_does_not_keep_a_repair_from_being_deployed(
-    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str], trouble: str, says: str
+    account: Account, excluded_regions: dict[str, str], capsys: pytest.CaptureFixture[str], trouble: str, says: str
 ) -> None:
     account(ACCOUNT, NEEDED)
-    excluded[COPIES_REGION] = trouble
+    excluded_regions[COPIES_REGION] = trouble
     (line,) = preflight.refusals(PROD)
     assert says in line
     assert [*preflight.refusals(PROD, emergency=True)] == []
@@ -298,10 +300,10 @@ def test_trouble_with_backups_does_not_keep_a_repair_from_being_deployed(
 
 
 def test_credentials_that_may_not_read_the_settings_of_backups_deploy_without_the_check_and_are_told(
-    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str]
+    account: Account, excluded_regions: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     account(ACCOUNT, NEEDED)
-    excluded[COPIES_REGION] = "no identity-based policy allows the backup:DescribeRegionSettings action"
+    excluded_regions[COPIES_REGION] = "no identity-based policy allows the backup:DescribeRegionSettings action"
     assert [*preflight.refusals(PROD)] == []
     assert f"AWS Backup was not checked in {COPIES_REGION}" in capsys.readouterr().out
 

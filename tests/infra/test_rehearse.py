@@ -28,7 +28,7 @@ from infra.rehearse.steps import CLEAN_UP, STEPS
 from infra.stack_names import API_OUTPUT, DUE_SHARDS_OUTPUT, ERASURES_OUTPUT, RECORDINGS_OUTPUT, TABLE_OUTPUT
 from infra.stage import parse
 from tests.support import moto_server
-from tests.support.canned_aws import always, endpoint, response
+from tests.support.canned_aws import answer_always, endpoint, response
 from tests.support.receivers import Request
 from tests.support.synth import CALLS, Synthesized
 
@@ -265,7 +265,7 @@ def test_a_restore_that_was_interrupted_goes_on_and_leaves_a_table_as_the_templa
     dynamodb.update_continuous_backups(TableName="previous", PointInTimeRecoverySpecification=recovery)
     instant = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=1)
     new = "appointments-dev-restored-1"
-    with endpoint(always(respond)) as served:
+    with endpoint(answer_always(respond)) as served:
         address = urlsplit(served.url).netloc
         made = Rehearsal(parse("dev", context()["stages"]["dev"]), REGION, tmp_path, dry=False, connect_to=address)
         made.state = {"instant": instant.isoformat()}

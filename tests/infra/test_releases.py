@@ -18,8 +18,8 @@ from infra.stack_names import LIVE
 from infra.stage import parse
 from infra.topology import Function
 from shared.core import metrics
-from tests.support.synth import ACCOUNT, OWNED, REGION, Synthesized, synthesized
-from tests.support.templates import allowed, flat, text
+from tests.support.synth import ACCOUNT, OWNED, REGION, Synthesized, read_templates
+from tests.support.templates import allowed_pairs, flatten, text
 
 each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
 each_stage = pytest.mark.parametrize("stage", ["dev", "prod", "calls", "guarded", "named"])
@@ -97,11 +97,11 @@ def test_a_release_alarm_looks_only_at_the_version_that_the_alias_moves_to(prod:
         assert version in alarm["AlarmName"]["Fn::Join"][1]
         watched = [part["MetricStat"]["Metric"] for part in alarm["Metrics"] if "MetricStat" in part]
         function = f"${{{prod.functions[name]}}}"
-        lambdas = {"FunctionName": function, "Resource": f"{function}:{LIVE}", "ExecutedVersion": flat(version)}
-        own = {"service": name, "table": f"${{{prod.table}}}", "version": flat(version)}
+        lambdas = {"FunctionName": function, "Resource": f"{function}:{LIVE}", "ExecutedVersion": flatten(version)}
+        own = {"service": name, "table": f"${{{prod.table}}}", "version": flatten(version)}
         described = {
             (metric["Namespace"], metric["MetricName"]): {
-                each["Name"]: flat(each["Value"]) for each in metric["Dimensions"]
+                each["Name"]: flatten(each["Value"]) for each in metric["Dimensions"]
             }
             for metric in watched
         }
@@ -138,7 +138,7 @@ def test_a_new_version_counts_the_failures_that_the_alarm_of_its_release_looks_a
         if part.get("MetricStat", {}).get("Metric", {}).get("MetricName") == metrics.FAILED_INVOCATIONS
     ]
     assert described["Namespace"] == alarmed["Namespace"]
-    dimensions = {each["Name"]: flat(each["Value"]) for each in alarmed["Dimensions"]}
+    dimensions = {each["Name"]: flatten(each["Value"]) for each in alarmed["Dimensions"]}
     [names] = described["Dimensions"]
     assert {*names} == dimensions.keys()
     assert {name: line[name] for name in names} == dimensions | {"version": "7"}
@@ -153,7 +153,7 @@ def test_only_a_stage_that_asks_for_it_shifts_gradually(stages: dict[str, Synthe
 def test_codedeploy_may_move_these_aliases_and_nothing_else(prod: Synthesized) -> None:
     roles = {group["ServiceRoleArn"]["Fn::GetAtt"][0] for group in groups(prod).values()}
     (role,) = roles
-    granted = allowed(prod.statements(role))
+    granted = allowed_pairs(prod.statements(role))
     assert {action for action, _ in granted} == {
         "lambda:GetAlias",
         "lambda:UpdateAlias",
@@ -179,7 +179,7 @@ def test_a_replaced_version_is_kept_and_one_whose_deploy_fails_is_not(prod: Synt
 
 
 @pytest.fixture(scope="module")
-def adapted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Synthesized]:
+def synthesize_adapted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Synthesized]:
     """The template of prod as `infra.deploy` asks for it."""
 
     def synthesize(adapt: Callable[[Mapping[str, lambda_.Alias]], None]) -> Synthesized:
@@ -190,15 +190,15 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Synthesiz
         stack = create_stacks(app, parse("prod", settings), lambda_.Code.from_asset(str(asset)))
         adapt(stack.aliases)
         out = Path(app.synth().directory)
-        return synthesized(stack, out)
+        return read_templates(stack, out)
 
     return synthesize
 
 
 def test_an_emergency_moves_every_alias_at_once_and_changes_nothing_else(
-    prod: Synthesized, adapted: Callable[..., Synthesized]
+    prod: Synthesized, synthesize_adapted: Callable[..., Synthesized]
 ) -> None:
-    found = adapted(releases.move_at_once)
+    found = synthesize_adapted(releases.move_at_once)
     assert not groups(found)
     for alias in found.aliases.values():
         assert found[alias] == prod[alias]
@@ -210,9 +210,9 @@ def test_an_emergency_moves_every_alias_at_once_and_changes_nothing_else(
 
 
 def test_held_aliases_stay_at_the_versions_that_they_have(
-    prod: Synthesized, adapted: Callable[..., Synthesized]
+    prod: Synthesized, synthesize_adapted: Callable[..., Synthesized]
 ) -> None:
-    found = adapted(lambda aliases: releases.hold(aliases, {"ping": "41", "a_function_that_is_gone": "1"}))
+    found = synthesize_adapted(lambda aliases: releases.hold(aliases, {"ping": "41", "a_function_that_is_gone": "1"}))
     assert found[found.aliases["ping"]]["FunctionVersion"] == "41"
     assert found.aliases["ping"] not in groups(found)
     assert found.aliases["customers"] in groups(found)

@@ -19,7 +19,7 @@ from moto import mock_aws
 from infra import deploy, rollback
 from infra.stack_names import LIVE
 from tests.support import moto_server
-from tests.support.canned_aws import always, endpoint, response
+from tests.support.canned_aws import answer_always, endpoint, response
 from tests.support.receivers import Request
 
 STAGE, STACK, REGION = "trial", "appointments-trial", "eu-central-1"
@@ -53,7 +53,7 @@ class Account:
                 Runtime="python3.13",
                 Role=role,
                 Handler="functions.entry.handler",
-                Code={"ZipFile": zipped("first")},
+                Code={"ZipFile": zip_of("first")},
                 Environment={"Variables": {"SERVICE_NAME": name}},
             )
             self.functions.publish_version(FunctionName=f"{STACK}-{name}")
@@ -61,7 +61,7 @@ class Account:
 
     def release(self, code: str, *names: str) -> None:
         for name in names or NAMES:
-            self.functions.update_function_code(FunctionName=f"{STACK}-{name}", ZipFile=zipped(code))
+            self.functions.update_function_code(FunctionName=f"{STACK}-{name}", ZipFile=zip_of(code))
             self._publish(name)
 
     def change_settings(self, name: str) -> None:
@@ -100,7 +100,7 @@ class Account:
         return sorted(int(each["Version"]) for each in found if each["Version"] != "$LATEST")
 
 
-def zipped(content: str) -> bytes:
+def zip_of(content: str) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(zipfile.ZipInfo("code.py"), content)
@@ -108,29 +108,31 @@ def zipped(content: str) -> bytes:
 
 
 @pytest.fixture
-def stopped() -> list[str]:
+def stopped_deployments() -> list[str]:
     """The ids of deployments that were stopped."""
     return []
 
 
 @pytest.fixture
-def ended() -> set[str]:
+def ended_deployments() -> set[str]:
     """The ids of deployments that have ended when they are stopped."""
     return set()
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch, stopped: list[str], ended: set[str]) -> Iterator[Account]:
+def account(
+    monkeypatch: pytest.MonkeyPatch, stopped_deployments: list[str], ended_deployments: set[str]
+) -> Iterator[Account]:
     """An account in which CloudFormation lists the stack, and CodeDeploy two deployments that are under way."""
 
     def answer(request: Request) -> bytes:
         if "x-amz-target" in request.headers:
-            if json.loads(request.body).get("deploymentId") in ended:
-                return response(400, {"__type": "DeploymentAlreadyCompletedException", "message": "ended"})
-            return response(body=_codedeploy(request, stopped))
+            if json.loads(request.body).get("deploymentId") in ended_deployments:
+                return response(400, {"__type": "DeploymentAlreadyCompletedException", "message": "ended_deployments"})
+            return response(body=_codedeploy(request, stopped_deployments))
         return _cloudformation(parse_qs(request.body.decode()))
 
-    with mock_aws(), moto_server.serving() as urls, endpoint(always(answer)) as other:
+    with mock_aws(), moto_server.serving() as urls, endpoint(answer_always(answer)) as other:
         for name in ("CLOUDFORMATION", "CODEDEPLOY"):
             monkeypatch.setenv(f"AWS_ENDPOINT_URL_{name}", other.url.removesuffix("/hook"))
         monkeypatch.setenv("AWS_ENDPOINT_URL", next(iter(urls.values())))
@@ -233,21 +235,23 @@ def test_a_function_without_an_earlier_version_stays(account: Account) -> None:
 
 
 def test_a_deploy_that_is_under_way_is_stopped_and_all_requests_go_to_the_previous_version(
-    account: Account, stopped: list[str]
+    account: Account, stopped_deployments: list[str]
 ) -> None:
     account.release("second", "ping", "customers")  # it has not reached `sweep` yet
     account.begin_to_shift("ping")
     assert account.live() == ["1+2", "2", "1"]
     assert rollback.main([STAGE]) == 0
     assert account.live() == ["1", "1", "1"]
-    assert stopped == ["d-OURS"], "CodeDeploy would go on to shift requests, or another service's deploy was stopped"
+    assert stopped_deployments == ["d-OURS"], (
+        "CodeDeploy would go on to shift requests, or another service's deploy was stopped"
+    )
 
 
 def test_a_deploy_that_ends_before_it_is_stopped_is_rolled_back_as_well(
-    account: Account, ended: set[str], capsys: pytest.CaptureFixture[str]
+    account: Account, ended_deployments: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.release("second")
-    ended.add("d-OURS")
+    ended_deployments.add("d-OURS")
     assert rollback.main([STAGE]) == 0
     assert account.live() == ["1", "1", "1"]
     assert "too late to stop deployment d-OURS" in capsys.readouterr().out

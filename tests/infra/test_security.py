@@ -18,7 +18,7 @@ import pytest
 from infra.stack_names import stack_name
 from tests.infra.policies import TRUSTED_AS_IT_IS, UNBOUND, problems, statements
 from tests.support.synth import Resource, Synthesized
-from tests.support.templates import flat, listed, refuses_plain_http
+from tests.support.templates import as_list, flatten, refuses_plain_http
 
 KEEP_DATA = {"prod": True, "calls": True, "dev": False, "guarded": False, "named": False}
 """The stages of the one synth, and whether what they store outlives the stack."""
@@ -35,7 +35,7 @@ def private_bucket(bucket: Resource) -> bool:
     )
 
 
-def encrypted_bucket(bucket: Resource) -> bool:
+def is_encrypted(bucket: Resource) -> bool:
     rules = bucket.get("BucketEncryption", {}).get("ServerSideEncryptionConfiguration", [])
     return any(rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] in ("AES256", "aws:kms") for rule in rules)
 
@@ -61,7 +61,7 @@ KINDS = {
     "AWS::DynamoDB::GlobalTable": Kind("DynamoDB developer guide, Encryption at rest", data=True),
     "AWS::KMS::Key": Kind(lambda key: key.get("EnableKeyRotation") is True, data=True),
     "AWS::Logs::LogGroup": Kind("CloudWatch Logs user guide, Encrypt log data", data=True),
-    "AWS::S3::Bucket": Kind(encrypted_bucket, "AWS::S3::BucketPolicy", data=True, private=private_bucket),
+    "AWS::S3::Bucket": Kind(is_encrypted, "AWS::S3::BucketPolicy", data=True, private=private_bucket),
     "AWS::SQS::Queue": Kind(lambda queue: queue.get("SqsManagedSseEnabled") is True, "AWS::SQS::QueuePolicy"),
     # What customers write is encrypted with a key of ours (test_calls); alarms only by SNS itself.
     "AWS::SNS::Topic": Kind("SNS developer guide, Data encryption", "AWS::SNS::TopicPolicy"),
@@ -157,10 +157,10 @@ def managed_policies(stage: Synthesized, keep: bool) -> list[str]:
     made_for = {made["CloudWatchRoleArn"]["Fn::GetAtt"][0]: LOGS_ROLE for made in accounts.values()}
     made_for |= {made["BackupSelection"]["IamRoleArn"]["Fn::GetAtt"][0]: BACKUP_ROLE for made in selections.values()}
     return [
-        f"{role} has {flat(arn)}"
+        f"{role} has {flatten(arn)}"
         for role, made in stage.all("AWS::IAM::Role").items()
         for arn in made.get("ManagedPolicyArns", [])
-        if flat(arn) != f"arn:${{AWS::Partition}}:iam::aws:policy/service-role/{made_for.get(role)}"
+        if flatten(arn) != f"arn:${{AWS::Partition}}:iam::aws:policy/service-role/{made_for.get(role)}"
     ]
 
 
@@ -178,7 +178,7 @@ def types(stage: Synthesized, keep: bool) -> list[str]:
     return sorted(f"{kind}: which rules are for it? (KINDS)" for kind in stage.kinds - KINDS.keys())
 
 
-def _judged(stage: Synthesized) -> Iterator[tuple[str, Kind, dict[str, Any]]]:
+def _each_with_kind(stage: Synthesized) -> Iterator[tuple[str, Kind, dict[str, Any]]]:
     for name, resource in stage.template["Resources"].items():
         if resource["Type"] in KINDS:
             yield name, KINDS[resource["Type"]], resource
@@ -187,7 +187,7 @@ def _judged(stage: Synthesized) -> Iterator[tuple[str, Kind, dict[str, Any]]]:
 def encryption(stage: Synthesized, keep: bool) -> list[str]:
     return [
         f"{name} is not encrypted as it should be"
-        for name, kind, resource in _judged(stage)
+        for name, kind, resource in _each_with_kind(stage)
         if callable(kind.encrypted) and not kind.encrypted(resource.get("Properties", {}))
     ]
 
@@ -198,18 +198,20 @@ def plain_http(stage: Synthesized, keep: bool) -> list[str]:
             policy
             for policy in stage.all(kind).values()
             for key in ("Bucket", "Queues", "Topics")
-            if {"Ref": name} in listed(policy.get(key, []))
+            if {"Ref": name} in as_list(policy.get(key, []))
         ]
 
     return [
         f"{name} takes plain HTTP"
-        for name, kind, _ in _judged(stage)
+        for name, kind, _ in _each_with_kind(stage)
         if kind.policy and not any(map(refuses_plain_http, policies_of(name, kind.policy)))
     ]
 
 
 def public_access(stage: Synthesized, keep: bool) -> list[str]:
-    found = [f"{name} is open" for name, kind, resource in _judged(stage) if not kind.private(resource["Properties"])]
+    found = [
+        f"{name} is open" for name, kind, resource in _each_with_kind(stage) if not kind.private(resource["Properties"])
+    ]
     return found + ["more than one API"] * (len(stage.all("AWS::ApiGateway::RestApi")) - 1)
 
 
@@ -229,7 +231,7 @@ def kept_everywhere(stage: Synthesized) -> dict[str, str]:
 def deletion(stage: Synthesized, keep: bool) -> list[str]:
     """What stays and what goes is decided, and the same for a resource that is replaced."""
     always, found = kept_everywhere(stage), []
-    for name, kind, resource in _judged(stage):
+    for name, kind, resource in _each_with_kind(stage):
         retained = name in always or (kind.data and keep)
         policies = resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")
         # A stack that cannot be made takes everything back, so that the next try does not meet the remains.
@@ -285,7 +287,7 @@ def test_every_stage_is_looked_at(stages: dict[str, Synthesized]) -> None:
 def test_no_exception_is_left_that_nothing_needs(stages: dict[str, Synthesized]) -> None:
     every = [statement for stage in stages.values() for statement in statements(stage)]
     on_everything = [said.body for said in every if said.body.get("Resource") == "*" and "Principal" not in said.body]
-    assert {action for body in on_everything for action in listed(body["Action"])} == UNBOUND.keys()
+    assert {action for body in on_everything for action in as_list(body["Action"])} == UNBOUND.keys()
     trusted = {said.body["Principal"]["Service"] for said in every if said.trust and "Condition" not in said.body}
     assert trusted == TRUSTED_AS_IT_IS.keys()
 
@@ -293,33 +295,33 @@ def test_no_exception_is_left_that_nothing_needs(stages: dict[str, Synthesized])
 # That the rules find something: each case is a resource that is added to a stage
 
 
-def made(kind: str, properties: Resource | None = None, **attributes: str) -> dict[str, Any]:
+def make_resource(kind: str, properties: Resource | None = None, **attributes: str) -> dict[str, Any]:
     return {"Type": kind, "Properties": properties or {}, **attributes}
 
 
 def allow(kind: str = "AWS::IAM::Policy", **said: Any) -> dict[str, Any]:
-    return made(kind, {"PolicyDocument": {"Statement": [{"Effect": "Allow", **said}]}})
+    return make_resource(kind, {"PolicyDocument": {"Statement": [{"Effect": "Allow", **said}]}})
 
 
 def trust(**said: Any) -> dict[str, Any]:
     statement = {"Effect": "Allow", "Action": "sts:AssumeRole", **said}
-    return made("AWS::IAM::Role", {"AssumeRolePolicyDocument": {"Statement": [statement]}})
+    return make_resource("AWS::IAM::Role", {"AssumeRolePolicyDocument": {"Statement": [statement]}})
 
 
 def to_queue(**said: Any) -> dict[str, Any]:
     return allow("AWS::SQS::QueuePolicy", Action="sqs:SendMessage", Resource=HERE, **said)
 
 
-def of_function(**variables: str) -> dict[str, Any]:
-    return made("AWS::Lambda::Function", {"Environment": {"Variables": variables}})
+def function_resource(**variables: str) -> dict[str, Any]:
+    return make_resource("AWS::Lambda::Function", {"Environment": {"Variables": variables}})
 
 
 HERE = {"Fn::GetAtt": ["Added", "Arn"]}
 ELSEWHERE = {"StringEquals": {"aws:SourceAccount": "123456789012"}}
 
 BREACHES: tuple[tuple[Rule, dict[str, Any]], ...] = (
-    (types, made("AWS::EC2::SecurityGroup")),
-    (types, made("AWS::Lambda::Url")),
+    (types, make_resource("AWS::EC2::SecurityGroup")),
+    (types, make_resource("AWS::Lambda::Url")),
     (policies, allow(Action="*", Resource=HERE)),
     (policies, allow(Action="dynamodb:*", Resource=HERE)),
     (policies, allow(Action="s3:GetObject", Resource="*")),
@@ -340,31 +342,39 @@ BREACHES: tuple[tuple[Rule, dict[str, Any]], ...] = (
     (policies, to_queue(Principal={"AWS": "*"})),
     (policies, to_queue(Principal={"Service": "events.amazonaws.com"})),
     (policies, to_queue(Principal={"Service": "sns.amazonaws.com"}, Condition=ELSEWHERE)),
-    (policies, made("AWS::Lambda::Permission", {"Action": "lambda:InvokeFunction", "Principal": "*"})),
+    (policies, make_resource("AWS::Lambda::Permission", {"Action": "lambda:InvokeFunction", "Principal": "*"})),
     (
         policies,
-        made("AWS::Lambda::Permission", {"Action": "lambda:InvokeFunction", "Principal": "events.amazonaws.com"}),
+        make_resource(
+            "AWS::Lambda::Permission", {"Action": "lambda:InvokeFunction", "Principal": "events.amazonaws.com"}
+        ),
     ),
-    (policies, made("AWS::Lambda::Permission", {"FunctionUrlAuthType": "NONE", "Principal": "*"})),
-    (managed_policies, made("AWS::IAM::Role", {"ManagedPolicyArns": ["arn:aws:iam::aws:policy/AdministratorAccess"]})),
-    (other_stages, made("AWS::Events::Rule", {"Description": stack_name("prod")})),
-    (encryption, made("AWS::SQS::Queue")),
-    (encryption, made("AWS::S3::Bucket")),
-    (encryption, made("AWS::KMS::Key", {"EnableKeyRotation": False})),
-    (plain_http, made("AWS::SQS::Queue")),
-    (plain_http, made("AWS::SNS::Topic")),
-    (public_access, made("AWS::S3::Bucket", {"PublicAccessBlockConfiguration": {"BlockPublicAcls": True}})),
-    (public_access, made("AWS::ApiGateway::Method", {"Integration": {"Type": "HTTP_PROXY"}})),
-    (public_access, made("AWS::ApiGateway::RestApi", {"EndpointConfiguration": {"Types": ["REGIONAL"]}})),
-    (public_access, made("AWS::SNS::Subscription", {"Protocol": "https"})),
-    (deletion, made("AWS::S3::Bucket", DeletionPolicy="Retain", UpdateReplacePolicy="Retain")),
-    (deletion, made("AWS::Logs::LogGroup", DeletionPolicy="Delete", UpdateReplacePolicy="Retain")),
-    (deletion, made("AWS::IAM::Role", DeletionPolicy="Retain", UpdateReplacePolicy="Retain")),
-    (deletion, made("AWS::DynamoDB::Table", DeletionPolicy="Delete", UpdateReplacePolicy="Delete")),
-    (secrets, of_function(SIGNING_KEY="0123456789abcdef")),
-    (secrets, of_function(ANYTHING="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
-    (secrets, of_function(ANYTHING="AKIAIOSFODNN7EXAMPLE")),
-    (secrets, made("AWS::Events::Rule", {"Description": "curl -H 'Authorization: Bearer sk_test_4eC39HqLyjWD'"})),
+    (policies, make_resource("AWS::Lambda::Permission", {"FunctionUrlAuthType": "NONE", "Principal": "*"})),
+    (
+        managed_policies,
+        make_resource("AWS::IAM::Role", {"ManagedPolicyArns": ["arn:aws:iam::aws:policy/AdministratorAccess"]}),
+    ),
+    (other_stages, make_resource("AWS::Events::Rule", {"Description": stack_name("prod")})),
+    (encryption, make_resource("AWS::SQS::Queue")),
+    (encryption, make_resource("AWS::S3::Bucket")),
+    (encryption, make_resource("AWS::KMS::Key", {"EnableKeyRotation": False})),
+    (plain_http, make_resource("AWS::SQS::Queue")),
+    (plain_http, make_resource("AWS::SNS::Topic")),
+    (public_access, make_resource("AWS::S3::Bucket", {"PublicAccessBlockConfiguration": {"BlockPublicAcls": True}})),
+    (public_access, make_resource("AWS::ApiGateway::Method", {"Integration": {"Type": "HTTP_PROXY"}})),
+    (public_access, make_resource("AWS::ApiGateway::RestApi", {"EndpointConfiguration": {"Types": ["REGIONAL"]}})),
+    (public_access, make_resource("AWS::SNS::Subscription", {"Protocol": "https"})),
+    (deletion, make_resource("AWS::S3::Bucket", DeletionPolicy="Retain", UpdateReplacePolicy="Retain")),
+    (deletion, make_resource("AWS::Logs::LogGroup", DeletionPolicy="Delete", UpdateReplacePolicy="Retain")),
+    (deletion, make_resource("AWS::IAM::Role", DeletionPolicy="Retain", UpdateReplacePolicy="Retain")),
+    (deletion, make_resource("AWS::DynamoDB::Table", DeletionPolicy="Delete", UpdateReplacePolicy="Delete")),
+    (secrets, function_resource(SIGNING_KEY="0123456789abcdef")),
+    (secrets, function_resource(ANYTHING="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
+    (secrets, function_resource(ANYTHING="AKIAIOSFODNN7EXAMPLE")),
+    (
+        secrets,
+        make_resource("AWS::Events::Rule", {"Description": "curl -H 'Authorization: Bearer sk_test_4eC39HqLyjWD'"}),
+    ),
 )
 
 

@@ -20,7 +20,7 @@ from shared.customers import resource as customers
 from shared.erasure import erasing
 from shared.telephony import contact_lens
 from tests.support.synth import GUARDED, REPLICA, Resource, Synthesized, lint_findings
-from tests.support.templates import allowed, arn, below, flat, matches, may, text
+from tests.support.templates import allowed_pairs, arn, below, flatten, matches, may, text
 
 MODEL = context()["stages"]["prod"]["model"]
 
@@ -131,9 +131,9 @@ def test_the_canary_calls_the_stage_at_the_address_that_clients_have(
     clients = [function for function in topology.FUNCTIONS if function.client]
     assert [function.name for function in clients] == [metrics.CANARY]
     for function in clients:
-        called = flat(made[made.functions[function.name]]["Environment"]["Variables"]["BASE_URL"])
+        called = flatten(made[made.functions[function.name]]["Environment"]["Variables"]["BASE_URL"])
         # The function cannot refer to the API's deployment, which depends on it.
-        told = flat(made.template["Outputs"][stack_names.API_OUTPUT]["Value"])
+        told = flatten(made.template["Outputs"][stack_names.API_OUTPUT]["Value"])
         assert called == re.sub(r"\$\{ApiDeploymentStage\w+\}", stage, told).removesuffix("/")
 
 
@@ -181,7 +181,7 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
     # secret in test_people.
     granted = {
         (action, resource)
-        for action, resource in allowed(prod.statements(prod.role_of(function.name)))
+        for action, resource in allowed_pairs(prod.statements(prod.role_of(function.name)))
         if not action.startswith(("connect:", "social-messaging:", "cognito-idp:", "secretsmanager:"))
     }
     on_models = {(action, resource) for action, resource in granted if action.startswith("bedrock:")}
@@ -415,7 +415,7 @@ def test_the_ledger_of_erasures_outlives_every_backup(prod: Synthesized) -> None
     named = [
         (action, resource)
         for function in prod.functions
-        for action, resource in allowed(prod.statements(prod.role_of(function)))
+        for action, resource in allowed_pairs(prod.statements(prod.role_of(function)))
         if prod.erasures in resource
     ]
     assert named == [("s3:PutObject", below(prod.erasures, "/opt_outs/*"))]
@@ -447,7 +447,7 @@ def test_a_workflow_knows_its_queues_and_may_send_to_these_alone(prod: Synthesiz
         for queue in machine.sends:
             assert text({"Ref": prod.queues[queue]}) in definition
         role, _ = made["RoleArn"]["Fn::GetAtt"]
-        granted = {pair for pair in allowed(prod.statements(role)) if not pair[0].startswith(("logs:", "xray:"))}
+        granted = {pair for pair in allowed_pairs(prod.statements(role)) if not pair[0].startswith(("logs:", "xray:"))}
         assert granted == {("sqs:SendMessage", arn(prod.queues[queue])) for queue in machine.sends}
 
 

@@ -19,7 +19,7 @@ from shared.store import keys, table
 from tests.support import privileges
 from tests.support import stage as stages
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, opened
+from tests.support.conversing import Thread, new_thread
 
 AUDIT = pytest.StashKey[privileges.Audit]()
 DATABASE = pytest.StashKey[int]()
@@ -99,7 +99,7 @@ def live_thread(stage: stages.Stage, monkeypatch: pytest.MonkeyPatch) -> Callabl
     def thread() -> Thread:
         project = stage.project()
         stage._key = project.live_key
-        return opened(stage, project, livemode=True)
+        return new_thread(stage, project, livemode=True)
 
     return thread
 

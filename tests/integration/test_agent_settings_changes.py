@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.racing import at_once
-from tests.support.resources import keyed
+from tests.support.racing import run_at_once
+from tests.support.resources import idempotency_header
 from tests.support.stage import Answer, Stage
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -16,7 +16,7 @@ PATH = "/v1/agent_settings"
 
 
 def patch(stage: Stage, key: str | None = None, **changes: Any) -> Answer:
-    return stage.call("PATCH", PATH, changes, headers=keyed(key))
+    return stage.call("PATCH", PATH, changes, headers=idempotency_header(key))
 
 
 def test_changes_of_different_settings_at_once_all_take_effect(stage: Stage) -> None:
@@ -27,7 +27,7 @@ def test_changes_of_different_settings_at_once_all_take_effect(stage: Stage) -> 
         {"change_policy": "ask_staff"},
         {"facts": [{"question": "Do you have parking?", "answer": "Yes."}]},
     ]
-    answers = at_once([partial(patch, stage, **change) for change in changes])
+    answers = run_at_once([partial(patch, stage, **change) for change in changes])
     assert [answer.status for answer in answers] == [200] * len(changes)
     settings = stage.call("GET", PATH).json
     for change in changes:
@@ -35,7 +35,7 @@ def test_changes_of_different_settings_at_once_all_take_effect(stage: Stage) -> 
 
 
 def test_changes_at_once_with_one_key_are_one(stage: Stage) -> None:
-    answers = at_once([partial(patch, stage, "k", business_name="Blue Clinic")] * 8)
+    answers = run_at_once([partial(patch, stage, "k", business_name="Blue Clinic")] * 8)
     assert {answer.code for answer in answers if answer.status != 200} <= {"idempotency_key_in_use"}
     assert len({answer.body for answer in answers if answer.status == 200}) == 1
     assert patch(stage, "k", business_name="Blue Clinic").headers["idempotent-replayed"] == "true"

@@ -9,7 +9,7 @@ from shared.projects import api_keys
 from shared.store import table
 from tests.support import privileges
 from tests.support.clocks import Clock
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 
@@ -58,7 +58,7 @@ def test_the_last_use_is_that_before_the_end(stage: Stage, stopped_clock: Clock)
 )
 def test_a_read_only_key_gets_and_changes_nothing(stage: Stage, method: str, path: str) -> None:
     project = stage.project()
-    customer = created(stage, "/v1/customers", phone="+15005550006", name="Ada")
+    customer = create_resource(stage, "/v1/customers", phone="+15005550006", name="Ada")
     reading = key(project.id, read_only=True)
     assert stage.call("GET", f"/v1/customers/{customer['id']}", key=reading).json == customer
     assert stage.call("GET", "/v1/customers", key=reading).status == 200

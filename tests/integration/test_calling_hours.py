@@ -19,20 +19,20 @@ from tests.support.calling import (
     callee,
     dial,
     events_of,
+    forward_to_next_step,
     incomplete,
+    lock_and_count_errors,
     place,
-    placed,
+    place_call,
     session_of,
     sweep,
-    untidy,
-    until_due,
     wake_up,
     work,
 )
 from tests.support.clocks import Clock
 from tests.support.consenting import remind
 from tests.support.faults import deaths
-from tests.support.resources import created, seen, woken
+from tests.support.resources import create_resource, get_resource, woken
 from tests.support.stage import Answer, Stage
 from tests.support.wire import Killed, wire
 
@@ -54,14 +54,14 @@ def set_hours(stage: Stage, begin: str = "09:00", end: str = "17:00", timezone: 
     assert answer.status == 200
 
 
-def somebody(stage: Stage, phone: str = CONFIRMS) -> Callee:
+def callee_in_hours(stage: Stage, phone: str = CONFIRMS) -> Callee:
     """A customer of a project that calls from nine to five."""
     whom = callee(stage, phone)
     set_hours(stage)
     return whom
 
 
-def planned(stage: Stage, id: str) -> tuple[str, str | None]:
+def plan_of(stage: Stage, id: str) -> tuple[str, str | None]:
     session = session_of(stage, id)
     return session["call_status"], session["dial_at"]
 
@@ -89,7 +89,7 @@ def cancel(stage: Stage, id: str, **options: Any) -> Answer:
 def test_a_call_is_dialed_at_the_first_moment_of_the_hours_that_the_request_allows(
     stage: Stage, night: Clock, not_before: str | None, dial_at: str
 ) -> None:
-    whom = somebody(stage)
+    whom = callee_in_hours(stage)
     call = place(stage, whom, **({} if not_before is None else {"not_before": not_before})).json
     shown = None if not_before is None else clock.iso(clock.parse(not_before))
     assert (call["status"], call["dial_at"], call["not_before"]) == ("queued", dial_at, shown)
@@ -97,7 +97,7 @@ def test_a_call_is_dialed_at_the_first_moment_of_the_hours_that_the_request_allo
     assert (session["call_status"], session["dial_at"], session["not_before"]) == ("queued", dial_at, shown)
     night.now = clock.parse(dial_at) / clock.SECOND - 1
     work(stage, "dial", wake_up(stage, whom.scope, call["session_id"]))
-    assert planned(stage, call["session_id"]) == ("queued", dial_at)
+    assert plan_of(stage, call["session_id"]) == ("queued", dial_at)
     dial(stage, night, whom.scope, call["session_id"])
     assert list(incomplete(stage, whom)) == []
     dialed_at = clock.parse(session_of(stage, call["session_id"])["dialed_at"])
@@ -121,9 +121,9 @@ def test_a_call_can_be_requested_a_year_ahead(stage: Stage, night: Clock, days: 
 
 
 def test_lost_wake_ups_only_delay_a_call_that_waits_for_the_morning(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage)
+    whom = callee_in_hours(stage)
     with wire(WAKE_UPS_LOST):
-        id = placed(stage, whom)
+        id = place_call(stage, whom)
     night.now = clock.parse(NINE) / clock.SECOND - 600
     stage.invoke("sweep", {})
     assert woken(stage, whom.scope, "dials") == [], "it is not overdue, and not due soon"
@@ -134,8 +134,8 @@ def test_lost_wake_ups_only_delay_a_call_that_waits_for_the_morning(stage: Stage
 
 
 def test_sweep_wakes_a_waiting_call_shortly_before_its_time(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage)
-    id = placed(stage, whom)
+    whom = callee_in_hours(stage)
+    id = place_call(stage, whom)
     night.now = clock.parse(NINE) / clock.SECOND - 60
     with wire() as line:
         stage.invoke("sweep", {})
@@ -144,12 +144,12 @@ def test_sweep_wakes_a_waiting_call_shortly_before_its_time(stage: Stage, night:
 
 
 def test_hours_that_move_while_a_call_waits_are_respected(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage)
-    id = placed(stage, whom)
+    whom = callee_in_hours(stage)
+    id = place_call(stage, whom)
     set_hours(stage, begin="13:00")
-    assert until_due(night, whom.scope, id)
+    assert forward_to_next_step(night, whom.scope, id)
     work(stage, "dial", wake_up(stage, whom.scope, id))
-    assert planned(stage, id) == ("queued", LATER)
+    assert plan_of(stage, id) == ("queued", LATER)
     stage.fan_out()
     assert events_of(stage, id) == ["session.created"]
     dial(stage, night, whom.scope, id)
@@ -164,20 +164,20 @@ def test_a_deleted_time_zone_offset_is_that_of_the_settings(stage: Stage, night:
 
 
 def test_consent_is_asked_at_once_and_the_call_waits_for_the_hours(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage, ACCEPTS)
+    whom = callee_in_hours(stage, ACCEPTS)
     call = place(stage, whom)
     assert (call.status, call.json["status"], call.json["dial_at"]) == (202, "consent_pending", None)
     id = call.json["session_id"]
-    assert planned(stage, id) == ("queued", None)
+    assert plan_of(stage, id) == ("queued", None)
     for _ in range(2):
         remind(stage, whom.scope, ACCEPTS)
         night.forward(61)
     remind(stage, whom.scope, ACCEPTS)
     assert session_of(stage, id)["consent"]["status"] == "granted"
-    assert planned(stage, id) == ("queued", NINE)
+    assert plan_of(stage, id) == ("queued", NINE)
     dial(stage, night, whom.scope, id)
     assert session_of(stage, id)["call_status"] == "completed"
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
 
 
 # What may have changed while it waited
@@ -185,20 +185,20 @@ def test_consent_is_asked_at_once_and_the_call_waits_for_the_hours(stage: Stage,
 
 @pytest.mark.parametrize("change", ["cancel", "delete"])
 def test_a_call_about_an_appointment_that_was_cancelled_is_not_dialed(stage: Stage, night: Clock, change: str) -> None:
-    whom = somebody(stage)
-    id = placed(stage, whom)
+    whom = callee_in_hours(stage)
+    id = place_call(stage, whom)
     path = f"/v1/appointments/{whom.appointment}"
     answer = stage.call("DELETE", path) if change == "delete" else stage.call("PATCH", path, {"status": "cancelled"})
     assert answer.status == 200
-    assert planned(stage, id) == ("queued", NINE)
+    assert plan_of(stage, id) == ("queued", NINE)
     dial(stage, night, whom.scope, id)
     assert end_of(stage, id) == ("failed", "appointment_cancelled")
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
 
 
 def test_a_call_goes_to_the_number_that_the_customer_has_when_it_is_dialed(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage)
-    id = placed(stage, whom)
+    whom = callee_in_hours(stage)
+    id = place_call(stage, whom)
     assert stage.call("PATCH", whom.path, {"phone": NOBODY}).status == 200
     assert session_of(stage, id)["to"] == CONFIRMS
     dial(stage, night, whom.scope, id)
@@ -207,17 +207,17 @@ def test_a_call_goes_to_the_number_that_the_customer_has_when_it_is_dialed(stage
 
 
 def test_on_whatsapp_a_changed_number_has_no_consent(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage)
-    id = placed(stage, whom, channel="whatsapp")
-    assert planned(stage, id) == ("queued", NINE)
+    whom = callee_in_hours(stage)
+    id = place_call(stage, whom, channel="whatsapp")
+    assert plan_of(stage, id) == ("queued", NINE)
     assert stage.call("PATCH", whom.path, {"phone": NOBODY}).status == 200
     dial(stage, night, whom.scope, id)
     assert end_of(stage, id) == ("failed", "phone_changed")
 
 
 def test_a_waiting_call_counts_and_the_next_request_names_it(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage)
-    id = placed(stage, whom)
+    whom = callee_in_hours(stage)
+    id = place_call(stage, whom)
     refused = place(stage, whom)
     assert (refused.status, refused.code) == (409, "call_in_progress")
     assert id in refused.json["error"]["message"]
@@ -228,8 +228,8 @@ def test_a_waiting_call_counts_and_the_next_request_names_it(stage: Stage, night
 
 @pytest.mark.parametrize("phone", [CONFIRMS, ACCEPTS], ids=["queued", "consent pending"])
 def test_a_call_that_waits_is_canceled_once(stage: Stage, night: Clock, phone: str) -> None:
-    whom = somebody(stage, phone)
-    id = placed(stage, whom)
+    whom = callee_in_hours(stage, phone)
+    id = place_call(stage, whom)
     canceled = cancel(stage, id)
     assert canceled.status == 200
     assert canceled.json == session_of(stage, id)
@@ -239,16 +239,16 @@ def test_a_call_that_waits_is_canceled_once(stage: Stage, night: Clock, phone: s
     assert events_of(stage, id) == ["session.created", "session.failed"]
     sweep(stage, night, whom.scope)
     assert session_of(stage, id) == canceled.json
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
     assert place(stage, whom).status in (201, 202), "the customer can be called again"
 
 
 def test_what_is_dialed_or_ended_cannot_be_canceled(stage: Stage, night: Clock) -> None:
     whom = callee(stage)
-    id = placed(stage, whom)
-    until_due(night, whom.scope, id)
+    id = place_call(stage, whom)
+    forward_to_next_step(night, whom.scope, id)
     work(stage, "dial", wake_up(stage, whom.scope, id))
-    assert planned(stage, id) == ("dialing", None)
+    assert plan_of(stage, id) == ("dialing", None)
     for _ in range(2):
         refused = cancel(stage, id)
         assert (refused.status, refused.code) == (409, "session_not_cancelable")
@@ -257,13 +257,13 @@ def test_what_is_dialed_or_ended_cannot_be_canceled(stage: Stage, night: Clock) 
 
 
 def test_another_project_cannot_cancel(stage: Stage, night: Clock) -> None:
-    whom = somebody(stage)
-    id = placed(stage, whom)
+    whom = callee_in_hours(stage)
+    id = place_call(stage, whom)
     own = stage._key
     other = stage.project().test_key
     stage._key = own
     assert cancel(stage, id, key=other).status == 404
-    assert planned(stage, id) == ("queued", NINE)
+    assert plan_of(stage, id) == ("queued", NINE)
 
 
 def test_a_worker_that_dies_at_any_point_puts_a_call_off_once(stage: Stage, night: Clock) -> None:
@@ -272,9 +272,9 @@ def test_a_worker_that_dies_at_any_point_puts_a_call_off_once(stage: Stage, nigh
     def waiting() -> tuple[Callee, str]:
         night.now = clock.parse(NIGHT) / clock.SECOND
         whom = callee(stage)
-        id = placed(stage, whom)
+        id = place_call(stage, whom)
         set_hours(stage)
-        until_due(night, whom.scope, id)
+        forward_to_next_step(night, whom.scope, id)
         return whom, id
 
     whom, id = waiting()
@@ -294,14 +294,14 @@ def test_a_worker_that_dies_at_any_point_puts_a_call_off_once(stage: Stage, nigh
 
 def test_a_session_of_an_earlier_release_shows_the_new_fields(stage: Stage, night: Clock) -> None:
     whom = callee(stage)
-    id = placed(stage, whom)
+    id = place_call(stage, whom)
     row = table.get(whom.scope.pk("session"), id)
     assert row is not None
     old = {name: value for name, value in json.loads(row["doc"]).items() if name not in ("not_before", "dial_at")}
     table.write([table.Put(row | {"doc": json.dumps(old)}, condition="")], "req_test")
-    assert planned(stage, id) == ("queued", None)
-    [listed] = seen(stage, "/v1/sessions")["data"]
+    assert plan_of(stage, id) == ("queued", None)
+    [listed] = get_resource(stage, "/v1/sessions")["data"]
     assert (listed["not_before"], listed["dial_at"]) == (None, None)
     dial(stage, night, whom.scope, id)
     assert list(incomplete(stage, whom)) == []
-    assert created(stage, "/v1/customers", phone=CONFIRMS)
+    assert create_resource(stage, "/v1/customers", phone=CONFIRMS)

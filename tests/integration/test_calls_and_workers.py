@@ -30,23 +30,23 @@ from tests.support.calling import (
     Callee,
     callee,
     dial,
-    doubled,
     events_of,
+    forward_to_next_step,
     incomplete,
+    lock_and_count_errors,
     place,
-    placed,
+    place_call,
     rows,
     session_of,
     sweep,
-    untidy,
-    until_due,
     wake_up,
     work,
+    writes_with_two_events,
 )
 from tests.support.clocks import Clock
 from tests.support.faults import FEWER_TROUBLES, Request, Trouble, deaths, deaths_around, faults, places_of, wrongs
-from tests.support.racing import at_once
-from tests.support.resources import created, listed, seen, woken
+from tests.support.racing import run_at_once
+from tests.support.resources import create_resource, get_resource, list_resources, woken
 from tests.support.stage import Stage, wake_up_record
 from tests.support.wire import Fault, Killed, wire
 
@@ -79,16 +79,16 @@ def test_of_sixteen_calls_at_once_to_a_customer_there_is_one_session(
     stage: Stage, stopped_clock: Clock, phone: str
 ) -> None:
     whom = callee(stage, phone)
-    answers = at_once([partial(place, stage, whom)] * 16)
+    answers = run_at_once([partial(place, stage, whom)] * 16)
     statuses = Counter(answer.status for answer in answers)
     ids = {answer.json["session_id"] for answer in answers if answer.status < 400}
-    assert len(ids) == len(listed(stage, "/v1/sessions")) == 1
+    assert len(ids) == len(list_resources(stage, "/v1/sessions")) == 1
     if phone == ACCEPTS:
         assert statuses == {202: 16}
     else:
         assert statuses == {201: 1, 409: 15}
         assert {answer.code for answer in answers if answer.status == 409} == {"call_in_progress"}
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
     sweep(stage, stopped_clock, whom.scope)
     assert list(incomplete(stage, whom)) == []
 
@@ -97,12 +97,12 @@ def test_sixteen_calls_at_once_with_one_idempotency_key_are_one_and_the_same(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     whom = callee(stage)
-    answers = at_once([partial(place, stage, whom, "k")] * 16)
+    answers = run_at_once([partial(place, stage, whom, "k")] * 16)
     left = [answer for answer in answers if answer.status != 201]
     assert {answer.code for answer in left} <= {"idempotency_key_in_use", "call_in_progress"}
     assert place(stage, whom, "k").headers["idempotent-replayed"] == "true"
     assert len({answer.body for answer in answers if answer.status == 201}) == 1
-    assert len(listed(stage, "/v1/sessions")) == 1
+    assert len(list_resources(stage, "/v1/sessions")) == 1
 
 
 @pytest.mark.parametrize("phone", [CONFIRMS, ACCEPTS], ids=["phone", "whatsapp"])
@@ -113,16 +113,16 @@ def test_a_customer_deleted_while_being_called_has_no_queued_session(
     for number in range(6):
         whom = callee(stage, phone)
         delete = partial(stage.call, "DELETE", whom.path)
-        answers = at_once([*[partial(place, stage, whom)] * 4, delete, *[partial(place, stage, whom)] * 3])
+        answers = run_at_once([*[partial(place, stage, whom)] * 4, delete, *[partial(place, stage, whom)] * 3])
         if (deletion := answers.pop(4)).status != 200:
             problems.append(f"{number}: deletion {deletion.body!r}")
         bad = {answer.code for answer in answers if answer.status >= 400} - {"customer_deleted", "call_in_progress"}
         problems += [f"{number}: {code}" for code in bad]
-        ended = [(each["call_status"], each["ended_reason"]) for each in listed(stage, "/v1/sessions")]
+        ended = [(each["call_status"], each["ended_reason"]) for each in list_resources(stage, "/v1/sessions")]
         problems += [f"{number}: {each}" for each in ended if each != ("failed", "customer_deleted")]
-        problems += [f"{number}: {each}" for each in untidy(whom.scope)]
+        problems += [f"{number}: {each}" for each in lock_and_count_errors(whom.scope)]
         sweep(stage, stopped_clock, whom.scope)
-        problems += [f"{number}, later: {each}" for each in untidy(whom.scope)]
+        problems += [f"{number}, later: {each}" for each in lock_and_count_errors(whom.scope)]
     assert problems == []
 
 
@@ -134,13 +134,13 @@ def test_a_customer_deleted_while_the_call_is_dialed_has_a_call_that_fails_or_go
     problems = []
     for number in range(8):
         whom = callee(stage, livemode=livemode)
-        id = placed(stage, whom)
+        id = place_call(stage, whom)
         stopped_clock.forward(2)
         record = wake_up(stage, whom.scope, id)
         works: list[Callable[[], Any]] = [partial(work, stage, "dial", record)] * 3
         works.append(partial(stage.call, "DELETE", whom.path))
-        deletion = at_once(works)[-1]
-        problems += [f"{number}: {each}" for each in untidy(whom.scope)]
+        deletion = run_at_once(works)[-1]
+        problems += [f"{number}: {each}" for each in lock_and_count_errors(whom.scope)]
         session = session_of(stage, id)
         if deletion.status != 200 or session["call_status"] == "queued":
             problems.append(f"{number}: {deletion.status} {session['call_status']}")
@@ -156,7 +156,7 @@ def test_a_customer_deleted_while_the_call_is_dialed_has_a_call_that_fails_or_go
         gone = next(number for number, image in enumerate(changed) if image.items() >= deleted.items())
         if any(image and image["sk"]["S"] == whom.appointment for image in changed[gone:]):
             problems.append(f"{number}: a deleted customer's appointment was changed")
-        problems += [f"{number}, later: {each}" for each in untidy(whom.scope)]
+        problems += [f"{number}, later: {each}" for each in lock_and_count_errors(whom.scope)]
     assert problems == []
 
 
@@ -178,7 +178,7 @@ def test_a_call_placed_in_trouble_is_one_session_that_comes_to_its_end(
     problems = []
     for name, fault, code, retry in faults(stage, prepare, FEWER_TROUBLES[kind], "k"):
         request = prepare(stage)
-        scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
+        scope = Scope(get_resource(stage, "/v1/ping")["project_id"], False)
         with wire(fault):
             first = request.send(stage, "k")
         found = list(wrongs(first, request, code, retry=retry))
@@ -202,11 +202,11 @@ def test_a_call_whose_request_dies_at_any_point_is_there_whole_or_not_at_all(
     problems = []
     for death in deaths(line.operations()):
         request = prepare(stage)
-        scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
+        scope = Scope(get_resource(stage, "/v1/ping")["project_id"], False)
         # The adapter of HTTP makes an answer of everything, even of its process's end.
         with wire(None, *death), suppress(Killed):
             assert request.send(stage, "k").status == 500
-        found = list(untidy(scope))
+        found = list(lock_and_count_errors(scope))
         request.send(stage, "k")
         finish(stage, stopped_clock, scope)
         whom = Callee(scope, request.path.split("/")[3], request.body["appointment_id"])
@@ -220,7 +220,7 @@ def test_a_call_whose_request_dies_at_any_point_is_there_whole_or_not_at_all(
 def test_wake_ups_that_are_all_lost_only_delay_a_call(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
     with wire(WAKE_UPS_LOST):
-        placed(stage, whom)
+        place_call(stage, whom)
     start = stopped_clock.now
     sweep(stage, stopped_clock, whom.scope)
     assert list(incomplete(stage, whom)) == []
@@ -245,7 +245,7 @@ def storing(trouble: Callable[[], None], after: bool) -> Iterator[None]:
     assert not left, "nothing was stored"
 
 
-def dies() -> None:
+def die() -> None:
     raise Killed("at the bucket")
 
 
@@ -254,12 +254,12 @@ def is_refused() -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("trouble", [dies, is_refused], ids=lambda trouble: trouble.__name__)
+@pytest.mark.parametrize("trouble", [die, is_refused], ids=lambda trouble: trouble.__name__)
 def test_a_recording_whose_storing_meets_trouble_is_stored_in_the_end(
     stage: Stage, stopped_clock: Clock, trouble: Callable[[], None], after: bool
 ) -> None:
     whom = callee(stage)
-    id = placed(stage, whom)
+    id = place_call(stage, whom)
     with storing(trouble, after), suppress(Killed):
         dial(stage, stopped_clock, whom.scope, id, 3)
     sweep(stage, stopped_clock, whom.scope)
@@ -269,8 +269,8 @@ def test_a_recording_whose_storing_meets_trouble_is_stored_in_the_end(
 def calls_of_each_wake_up(stage: Stage, time: Clock, livemode: bool) -> list[list[str]]:
     """The operations that the worker asks of AWS at each wake-up of a call that goes well."""
     whom = callee(stage, livemode=livemode)
-    id, found = placed(stage, whom), []
-    while until_due(time, whom.scope, id):
+    id, found = place_call(stage, whom), []
+    while forward_to_next_step(time, whom.scope, id):
         with wire() as line:
             work(stage, "dial", wake_up(stage, whom.scope, id))
         found.append(line.operations())
@@ -287,12 +287,12 @@ def test_a_call_whose_worker_dies_at_any_point_ends_once(
     for number, operations in enumerate(calls_of_each_wake_up(stage, stopped_clock, livemode)):
         for death in deaths_around(operations):
             whom = callee(stage, livemode=livemode)
-            id = placed(stage, whom)
+            id = place_call(stage, whom)
             dial(stage, stopped_clock, whom.scope, id, number)
-            until_due(stopped_clock, whom.scope, id)
+            forward_to_next_step(stopped_clock, whom.scope, id)
             with wire(None, *death), pytest.raises(Killed):
                 work(stage, "dial", wake_up(stage, whom.scope, id))
-            found = list(untidy(whom.scope))
+            found = list(lock_and_count_errors(whom.scope))
             if by_sweep:
                 sweep(stage, stopped_clock, whom.scope)
             else:
@@ -313,12 +313,12 @@ def test_a_call_whose_worker_is_in_trouble_with_a_call_of_aws_ends_once(
     for number, position in places_of(trouble, course):
         operation = course[number][position]
         whom = callee(stage, livemode=True)
-        id = placed(stage, whom)
+        id = place_call(stage, whom)
         dial(stage, stopped_clock, whom.scope, id, number)
-        until_due(stopped_clock, whom.scope, id)
+        forward_to_next_step(stopped_clock, whom.scope, id)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
             work(stage, "dial", wake_up(stage, whom.scope, id))
-        found = list(untidy(whom.scope))
+        found = list(lock_and_count_errors(whom.scope))
         dial(stage, stopped_clock, whom.scope, id)
         found += incomplete(stage, whom)
         problems += [f"wake-up {number}, call {position} {operation}: {each}" for each in found]
@@ -334,17 +334,17 @@ def test_workers_that_are_given_the_same_wake_up_at_once_take_each_step_once(
 ) -> None:
     for _ in range(4):
         whom = callee(stage, livemode=livemode)
-        id = placed(stage, whom)
-        while until_due(stopped_clock, whom.scope, id):
-            at_once([partial(work, stage, "dial", wake_up(stage, whom.scope, id))] * 6)
+        id = place_call(stage, whom)
+        while forward_to_next_step(stopped_clock, whom.scope, id):
+            run_at_once([partial(work, stage, "dial", wake_up(stage, whom.scope, id))] * 6)
         assert list(incomplete(stage, whom)) == []
 
 
 def test_a_call_that_nobody_answers_frees_the_customer_for_the_next(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, NOBODY)
-    id = placed(stage, whom)
+    id = place_call(stage, whom)
     dial(stage, stopped_clock, whom.scope, id)
-    assert list(doubled(stage.fan_out())) == list(untidy(whom.scope)) == []
+    assert list(writes_with_two_events(stage.fan_out())) == list(lock_and_count_errors(whom.scope)) == []
     assert events_of(stage, id) == [*BEGIN, "session.no_answer"]
     assert place(stage, whom).status == 201
 
@@ -352,7 +352,7 @@ def test_a_call_that_nobody_answers_frees_the_customer_for_the_next(stage: Stage
 # Limits of live calls
 
 
-def limited(stage: Stage, *phones: str, **settings: Any) -> list[Callee]:
+def limited_customers(stage: Stage, *phones: str, **settings: Any) -> list[Callee]:
     """Customers in a new project with limits, for live calls."""
     first = callee(stage, phones[0], livemode=True)
     limits.set_limits(first.scope.project_id, Limits(**settings))
@@ -362,8 +362,8 @@ def limited(stage: Stage, *phones: str, **settings: Any) -> list[Callee]:
 @pytest.mark.usefixtures("live")
 def test_a_destination_that_is_not_allowed_is_not_dialed(stage: Stage, stopped_clock: Clock) -> None:
     for prefixes, status in ((("+44", "+1600"), "failed"), (("+44", "+1500"), "completed")):
-        [whom] = limited(stage, CONFIRMS, prefixes=prefixes)
-        id = placed(stage, whom)
+        [whom] = limited_customers(stage, CONFIRMS, prefixes=prefixes)
+        id = place_call(stage, whom)
         dial(stage, stopped_clock, whom.scope, id)
         session = session_of(stage, id)
         assert session["call_status"] == status
@@ -374,19 +374,19 @@ def test_a_destination_that_is_not_allowed_is_not_dialed(stage: Stage, stopped_c
             assert events_of(stage, id) == ["session.created", "session.failed"]
         else:
             assert calls == 1
-        assert list(untidy(whom.scope)) == []
+        assert list(lock_and_count_errors(whom.scope)) == []
 
 
 @pytest.mark.usefixtures("live")
 def test_a_call_beyond_those_at_once_is_refused_and_the_refusal_is_not_saved(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    one, other = limited(stage, CONFIRMS, CONFIRMS, at_once=1)
-    id = placed(stage, one)
+    one, other = limited_customers(stage, CONFIRMS, CONFIRMS, at_once=1)
+    id = place_call(stage, one)
     dial(stage, stopped_clock, one.scope, id, 1)
     response = place(stage, other, "k")
     assert (response.status, response.code) == (409, "call_limit_reached")
-    assert list(untidy(one.scope)) == []
+    assert list(lock_and_count_errors(one.scope)) == []
     dial(stage, stopped_clock, one.scope, id)
     assert place(stage, other, "k").status == 201
 
@@ -395,14 +395,14 @@ def test_a_call_beyond_those_at_once_is_refused_and_the_refusal_is_not_saved(
 def test_calls_that_begin_to_dial_at_once_keep_within_the_limit_and_the_others_wait(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    everybody = limited(stage, *[CONFIRMS] * 6, at_once=2)
+    everybody = limited_customers(stage, *[CONFIRMS] * 6, at_once=2)
     scope = everybody[0].scope
-    ids = [placed(stage, whom) for whom in everybody]
+    ids = [place_call(stage, whom) for whom in everybody]
     stopped_clock.forward(0.5)
-    at_once([partial(work, stage, "dial", wake_up(stage, scope, id)) for id in ids])
+    run_at_once([partial(work, stage, "dial", wake_up(stage, scope, id)) for id in ids])
     dialing = [id for id in ids if session_of(stage, id)["call_status"] == "dialing"]
     assert len(dialing) <= 2
-    assert list(untidy(scope)) == []
+    assert list(lock_and_count_errors(scope)) == []
     for _ in range(4):
         for id in ids:
             dial(stage, stopped_clock, scope, id)
@@ -410,7 +410,7 @@ def test_calls_that_begin_to_dial_at_once_keep_within_the_limit_and_the_others_w
         stopped_clock.forward(5)
     assert {session_of(stage, id)["ended_reason"] for id in ids} == {"agent_hangup"}
     assert usage.of_month(scope, clock.iso(clock.now())[:7])["calls"] == 6
-    assert list(untidy(scope)) == []
+    assert list(lock_and_count_errors(scope)) == []
 
 
 @pytest.mark.usefixtures("live")
@@ -418,8 +418,8 @@ def test_a_days_calls_are_limited_when_placed_and_when_dialed_until_the_next_day
     stage: Stage, stopped_clock: Clock
 ) -> None:
     stopped_clock.now = 1_893_456_000.0 + 12 * 3600  # 2030-01-01T12:00:00Z
-    one, other, third = limited(stage, CONFIRMS, CONFIRMS, CONFIRMS, per_day=1)
-    first, second = placed(stage, one), placed(stage, other)
+    one, other, third = limited_customers(stage, CONFIRMS, CONFIRMS, CONFIRMS, per_day=1)
+    first, second = place_call(stage, one), place_call(stage, other)
     dial(stage, stopped_clock, one.scope, first)
     assert session_of(stage, first)["call_status"] == "completed"
     response = place(stage, third, "k")
@@ -435,26 +435,26 @@ def test_a_days_calls_are_limited_when_placed_and_when_dialed_until_the_next_day
     assert (again.status, again.headers.get("idempotent-replayed")) == (201, None)
     dial(stage, stopped_clock, one.scope, again.json["session_id"])
     assert session_of(stage, again.json["session_id"])["call_status"] == "completed"
-    assert list(untidy(one.scope)) == []
+    assert list(lock_and_count_errors(one.scope)) == []
 
 
 @pytest.mark.usefixtures("live")
 def test_a_call_that_ends_after_midnight_leaves_the_new_days_calls_alone(stage: Stage, stopped_clock: Clock) -> None:
     stopped_clock.now = 1_893_456_000.0 + 24 * 3600 - 2
-    one, other = limited(stage, CONFIRMS, CONFIRMS, per_day=1)
-    id = placed(stage, one)
+    one, other = limited_customers(stage, CONFIRMS, CONFIRMS, per_day=1)
+    id = place_call(stage, one)
     dial(stage, stopped_clock, one.scope, id, 1)
     stopped_clock.forward(60)
     dial(stage, stopped_clock, one.scope, id)
-    assert list(untidy(one.scope)) == []
-    dial(stage, stopped_clock, one.scope, id := placed(stage, other))
+    assert list(lock_and_count_errors(one.scope)) == []
+    dial(stage, stopped_clock, one.scope, id := place_call(stage, other))
     assert session_of(stage, id)["call_status"] == "completed"
 
 
 def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
     limits.set_limits(whom.scope.project_id, Limits(("+44",), 0, 0))
-    placed(stage, whom)
+    place_call(stage, whom)
     sweep(stage, stopped_clock, whom.scope)
     assert list(incomplete(stage, whom)) == []
     assert usage.of_month(whom.scope, clock.iso(clock.now())[:7])["calls"] == 0
@@ -465,12 +465,12 @@ def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
 CALL_ME = "Please call me"
 
 
-def wished(stage: Stage, phone: str = CONFIRMS) -> tuple[conversing.Thread, dict[str, Any]]:
+def wish_for_call(stage: Stage, phone: str = CONFIRMS) -> tuple[conversing.Thread, dict[str, Any]]:
     """In a new project: a thread in which the customer asks for a call, under the key `k`, and its wake-up."""
     whom = callee(stage, phone)
-    conversation = created(stage, "/v1/conversations", customer={"id": whom.id})["id"]
+    conversation = create_resource(stage, "/v1/conversations", customer={"id": whom.id})["id"]
     thread = conversing.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")
-    conversing.asked(stage, thread, CALL_ME, "k")
+    conversing.store_unanswered_message(stage, thread, CALL_ME, "k")
     [record] = woken(stage, whom.scope)
     return thread, record
 
@@ -479,26 +479,26 @@ def unkept(stage: Stage, thread: conversing.Thread) -> Iterator[str]:
     """What is wrong with the promise of a call."""
     promised = [
         action["session_id"]
-        for message in listed(stage, thread.messages)
+        for message in list_resources(stage, thread.messages)
         for action in message.get("actions") or ()
         if action["type"] == "call_requested"
     ]
-    there = [session["id"] for session in listed(stage, "/v1/sessions")]
+    there = [session["id"] for session in list_resources(stage, "/v1/sessions")]
     if promised != there:
         yield f"{promised} promised, {there} there"
-    yield from untidy(thread.scope)
+    yield from lock_and_count_errors(thread.scope)
 
 
-def unanswered(stage: Stage, time: Clock, thread: conversing.Thread) -> Iterator[str]:
+def wish_errors(stage: Stage, time: Clock, thread: conversing.Thread) -> Iterator[str]:
     """What is wrong with the answer to the wish, once it was given."""
     yield from unkept(stage, thread)
-    with conversing.meanwhile(time, lambda: None):
+    with conversing.work_at_each_wait(time, lambda: None):
         response = conversing.send(stage, thread, CALL_ME, "k")
     if response.status != 201:
         yield f"{response.status} {response.body[:90]!r}"
     elif [action["type"] for action in response.json["reply"]["actions"]] != ["call_requested"]:
         yield f"actions {response.json['reply']['actions']}"
-    for session in listed(stage, "/v1/sessions"):
+    for session in list_resources(stage, "/v1/sessions"):
         dial(stage, time, thread.scope, session["id"])
         stage.fan_out()
         if (happened := events_of(stage, session["id"])) != WHOLE:
@@ -509,18 +509,18 @@ def unanswered(stage: Stage, time: Clock, thread: conversing.Thread) -> Iterator
 def test_a_turn_that_asks_for_a_call_has_its_session_at_whatever_point_its_worker_dies(
     stage: Stage, stopped_clock: Clock, by_sweep: bool
 ) -> None:
-    thread, record = wished(stage)
+    thread, record = wish_for_call(stage)
     with wire() as line:
         conversing.work(stage, [record])
-    assert list(unanswered(stage, stopped_clock, thread)) == []
+    assert list(wish_errors(stage, stopped_clock, thread)) == []
     problems = []
     for death in deaths(line.operations()):
-        thread, record = wished(stage)
+        thread, record = wish_for_call(stage)
         with wire(None, *death), pytest.raises(Killed):
             conversing.work(stage, [record])
         found = list(unkept(stage, thread))
-        conversing.given_again(stage, stopped_clock, thread, record, by_sweep)
-        problems += [f"{death}: {each}" for each in [*found, *unanswered(stage, stopped_clock, thread)]]
+        conversing.redeliver_wake_up(stage, stopped_clock, thread, record, by_sweep)
+        problems += [f"{death}: {each}" for each in [*found, *wish_errors(stage, stopped_clock, thread)]]
     assert not problems, "\n".join(problems)
 
 
@@ -528,71 +528,71 @@ def test_a_turn_that_asks_for_a_call_has_its_session_at_whatever_point_its_worke
 def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker_is_in(
     stage: Stage, stopped_clock: Clock, trouble: Trouble
 ) -> None:
-    thread, record = wished(stage)
+    thread, record = wish_for_call(stage)
     with wire() as line:
         conversing.work(stage, [record])
     problems = []
     for position, call in enumerate(line.calls):
         if not trouble.concerns(call.operation):
             continue
-        thread, record = wished(stage)
+        thread, record = wish_for_call(stage)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
             work(stage, "turn", record)
         found = list(unkept(stage, thread))
-        conversing.given_again(stage, stopped_clock, thread, record, by_sweep=False)
-        found += unanswered(stage, stopped_clock, thread)
+        conversing.redeliver_wake_up(stage, stopped_clock, thread, record, by_sweep=False)
+        found += wish_errors(stage, stopped_clock, thread)
         problems += [f"{position} {call.operation}: {each}" for each in found]
     assert not problems, "\n".join(problems)
 
 
 def test_a_wish_for_a_call_that_another_call_comes_before_promises_nothing(stage: Stage, stopped_clock: Clock) -> None:
-    thread, record = wished(stage)
+    thread, record = wish_for_call(stage)
     with conversing.before_commit(lambda: stage.call("POST", f"/v1/customers/{thread.customer}/call")):
         conversing.work(stage, [record])
-    reply = listed(stage, thread.messages)[-1]
+    reply = list_resources(stage, thread.messages)[-1]
     assert reply["role"] == "assistant"
     assert "call_requested" not in [action["type"] for action in reply["actions"]]
-    assert len(listed(stage, "/v1/sessions")) == 1
-    assert list(untidy(thread.scope)) == []
+    assert len(list_resources(stage, "/v1/sessions")) == 1
+    assert list(lock_and_count_errors(thread.scope)) == []
 
 
 def test_the_call_that_an_agent_arranges_goes_by_phone_whatever_the_number_implies(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    thread, record = wished(stage, LIMITED)
+    thread, record = wish_for_call(stage, LIMITED)
     conversing.work(stage, [record])
-    reply = listed(stage, thread.messages)[-1]
+    reply = list_resources(stage, thread.messages)[-1]
     assert [action["type"] for action in reply["actions"]] == ["call_requested"]
-    [session] = listed(stage, "/v1/sessions")
+    [session] = list_resources(stage, "/v1/sessions")
     assert (session["channel"], session["consent"]) == ("phone", None)
-    assert list(untidy(thread.scope)) == []
+    assert list(lock_and_count_errors(thread.scope)) == []
 
 
 def test_a_talk_changes_nothing_for_a_customer_who_is_deleted_meanwhile(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
-    id = placed(stage, whom)
+    id = place_call(stage, whom)
     with conversing.before_commit(lambda: stage.call("DELETE", whom.path)):
         dial(stage, stopped_clock, whom.scope, id)
     assert session_of(stage, id)["call_status"] == "completed"
-    assert seen(stage, f"/v1/appointments/{whom.appointment}")["status"] == "pending"
-    assert list(untidy(whom.scope)) == []
+    assert get_resource(stage, f"/v1/appointments/{whom.appointment}")["status"] == "pending"
+    assert list(lock_and_count_errors(whom.scope)) == []
 
 
 def test_who_opts_out_in_a_call_is_opted_out_wherever_the_worker_dies(stage: Stage, stopped_clock: Clock) -> None:
     phone = "+15005550013"
 
-    def until_end() -> tuple[Callee, str]:
+    def call_before_end() -> tuple[Callee, str]:
         """A call whose next step is its end."""
         whom = callee(stage, phone)
-        id = placed(stage, whom)
+        id = place_call(stage, whom)
         while session_of(stage, id)["recording_status"] == "none":
-            until_due(stopped_clock, whom.scope, id)
+            forward_to_next_step(stopped_clock, whom.scope, id)
             work(stage, "dial", wake_up(stage, whom.scope, id))
-        until_due(stopped_clock, whom.scope, id)
+        forward_to_next_step(stopped_clock, whom.scope, id)
         return whom, id
 
-    whom, id = until_end()
-    other = created(stage, "/v1/customers", phone=phone)["id"]
+    whom, id = call_before_end()
+    other = create_resource(stage, "/v1/customers", phone=phone)["id"]
     # Placed before the wish.
     waiting = stage.call("POST", f"/v1/customers/{other}/call", {"not_before": clock.iso(clock.now() + clock.DAY)})
     with wire() as line:
@@ -601,14 +601,14 @@ def test_who_opts_out_in_a_call_is_opted_out_wherever_the_worker_dies(stage: Sta
     assert session_of(stage, waiting.json["session_id"])["ended_reason"] == "opted_out"
     problems = []
     for death in deaths(line.operations()):
-        whom, id = until_end()
+        whom, id = call_before_end()
         with wire(None, *death), suppress(Killed):
             work(stage, "dial", wake_up(stage, whom.scope, id))
         dial(stage, stopped_clock, whom.scope, id)
         session = session_of(stage, id)
         if (session["call_status"], session["outcome"]) != ("completed", "opted_out"):
             problems.append(f"{death}: {session}")
-        if not seen(stage, whom.path)["do_not_call"]:
+        if not get_resource(stage, whom.path)["do_not_call"]:
             problems.append(f"{death}: not opted out")
         stage.fan_out()
         if events_of(stage, whom.id) != ["customer.created", "customer.updated"]:

@@ -22,7 +22,7 @@ from tests.support.stage import Stage
 
 
 @pytest.fixture
-def served(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def served_stage(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """The stage's API, whose address the canary knows."""
     with serving(stage) as found:
         monkeypatch.setenv("BASE_URL", found.base_url)
@@ -30,9 +30,9 @@ def served(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 
 @pytest.fixture
-def base_url(served: Served) -> str:
+def base_url(served_stage: Served) -> str:
     """Where the stage's API is served."""
-    return served.base_url
+    return served_stage.base_url
 
 
 def run(stage: Stage) -> bool:
@@ -45,13 +45,13 @@ def rows(*parts: str) -> list[table.Row]:
     return [row for page in table.query(runs.SCOPE.pk(*parts), limit=100) for row in page]
 
 
-def expected() -> list[table.Row]:
+def expected_rows() -> list[table.Row]:
     return [row for page in table.query("CANARY", limit=100) for row in page]
 
 
 def assert_nothing_is_left() -> None:
     assert [row for kind in ("customer", "deleted_customer", "webhook_endpoint") for row in rows(kind)] == []
-    assert len(expected()) <= 1, "the rows of earlier runs are left"
+    assert len(expected_rows()) <= 1, "the rows of earlier runs are left"
     assert api_keys.of_project(runs.PROJECT_ID) == []
 
 
@@ -191,22 +191,22 @@ def test_a_token_is_good_for_one_webhook_of_a_bounded_size_and_nothing_else(
     stopped_clock.forward(receipts.LIFETIME_MS / 1000 + 1)
     assert post(url, b"{}")[0] == 404
     receipts.clear()
-    assert expected() == []
+    assert expected_rows() == []
 
 
 def test_nothing_that_could_sign_or_call_is_stored_while_a_run_waits(
-    stage: Stage, served: Served, stopped_clock: Clock
+    stage: Stage, served_stage: Served, stopped_clock: Clock
 ) -> None:
     stored: list[str] = []
 
     def look(seconds: float) -> None:
-        stored.extend(str(row) for row in [*expected(), *rows("webhook_endpoint"), *rows("customer")])
+        stored.extend(str(row) for row in [*expected_rows(), *rows("webhook_endpoint"), *rows("customer")])
         stopped_clock.forward(seconds)
 
     clock.use(lambda: stopped_clock.now, look)
     assert run(stage) is False
-    used = {request["Authorization"].removeprefix("Bearer ") for request in served.sent}
-    used |= {found["secret"] for found in map(json.loads, served.answered) if "secret" in found}
+    used = {request["Authorization"].removeprefix("Bearer ") for request in served_stage.sent}
+    used |= {found["secret"] for found in map(json.loads, served_stage.answered) if "secret" in found}
     assert len(used) == 2
     assert any("whk_" in row for row in stored)
     assert [secret for secret in used if any(secret in row for row in stored)] == []

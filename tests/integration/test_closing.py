@@ -11,12 +11,12 @@ from functions import deliver
 from shared.core import clock
 from shared.tasks import tasks
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, disable, lose_worker, new_event, only, wake_up
-from tests.support.racing import at_once, just_before
+from tests.support.delivering import PHONE, delete, disable, lose_worker, new_event, only_delivery_at, wake_up
+from tests.support.racing import just_before, run_at_once
 from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request
-from tests.support.resources import listed, made
+from tests.support.resources import create_and_get_path, list_resources
 from tests.support.stage import Stage
-from tests.support.wire import ALWAYS, Disturbance, Fault, Killed, conflicting, lost, throttled, wire
+from tests.support.wire import ALWAYS, Disturbance, Fault, Killed, conflicting, lose_response, throttle, wire
 
 Close = Callable[[Stage, str], None]
 
@@ -53,11 +53,11 @@ CLAIM = 1
 closings = pytest.mark.parametrize("close", CLOSINGS, ids=lambda close: close.__name__)
 
 
-def after(work: Callable[[], Any], then: Behaviour) -> Behaviour:
+def answer_after(work: Callable[[], Any], then: Behaviour) -> Behaviour:
     """The receiver does something else before it answers."""
 
     def behave(exchange: Exchange) -> None:
-        at_once([work])
+        run_at_once([work])
         then(exchange)
 
     return behave
@@ -66,7 +66,7 @@ def after(work: Callable[[], Any], then: Behaviour) -> Behaviour:
 def read(stage: Stage, path: str, id: str) -> Any:
     """A delivery, which its list shows as it is shown itself."""
     found = stage.call("GET", f"{path}/{id}").json
-    assert found in listed(stage, path)
+    assert found in list_resources(stage, path)
     return found
 
 
@@ -109,16 +109,16 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_is_recorded(
     behaviour, status, error = OUTCOMES[outcome]
     during_it, after_it = CLOSINGS[close]
 
-    def meanwhile() -> None:
+    def close_and_forward() -> None:
         close(stage, endpoint)
         stopped_clock.forward(3)
         assert_under_way(stage, path, waiting)
         assert retry(stage, path, waiting["id"]) == during_it
 
-    with Receiver(after(meanwhile, behaviour), answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+    with Receiver(answer_after(close_and_forward, behaviour), answer(200)) as receiver:
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         wake_up(stage, waiting)
         end = read(stage, path, waiting["id"])
         if status == "canceled":
@@ -134,12 +134,12 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_is_recorded(
         assert_nothing_follows(stage, stopped_clock, path, end)
         assert len(receiver.requests) == 1
         # What the receiver said concerned the endpoint before it was closed.
-        reasons = [each["disabled_reason"] for each in listed(stage, "/v1/webhook_endpoints")]
+        reasons = [each["disabled_reason"] for each in list_resources(stage, "/v1/webhook_endpoints")]
         assert reasons == REASONS[close]
         assert retry(stage, path, waiting["id"]) == after_it
         if after_it is None:
             stage.deliver("retries")
-            assert [each["status"] for each in listed(stage, path)] == ["succeeded", status]
+            assert [each["status"] for each in list_resources(stage, path)] == ["succeeded", status]
             assert len(receiver.requests) == 2
         assert read(stage, path, waiting["id"]) == end
 
@@ -150,11 +150,11 @@ def test_what_a_dead_worker_was_sending_stays_attempting_until_the_next_one_canc
 ) -> None:
     during_it, after_it = CLOSINGS[close]
     with Receiver(answer(500), answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
         stopped_clock.forward(5)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         lose_worker(stage, waiting)
         close(stage, endpoint)
         for seconds in (1, deliver.LEASE_MS / clock.SECOND + 1):
@@ -174,9 +174,9 @@ def test_a_delivery_of_a_closed_endpoint_is_canceled_however_many_workers_were_l
     stage: Stage, stopped_clock: Clock, close: Close
 ) -> None:
     with Receiver(answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         for _ in range(tasks.MAX_LOST_WORKERS):
             lose_worker(stage, waiting)
             stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
@@ -191,16 +191,16 @@ def test_a_delivery_of_a_closed_endpoint_is_canceled_however_many_workers_were_l
 def test_a_read_that_found_it_waiting_does_not_show_as_canceled_what_a_worker_took_meanwhile(
     stage: Stage, stopped_clock: Clock, close: Close
 ) -> None:
-    def taken() -> None:
+    def take_and_close() -> None:
         lose_worker(stage, waiting)
         close(stage, endpoint)
 
     with Receiver(answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
-        with just_before("BatchGetItem", taken):
-            assert only(stage, path) == waiting
+        waiting = only_delivery_at(stage, path)
+        with just_before("BatchGetItem", take_and_close):
+            assert only_delivery_at(stage, path) == waiting
         assert read(stage, path, waiting["id"]) == waiting
 
 
@@ -210,18 +210,18 @@ def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
 ) -> None:
     closed_at: list[int] = []
 
-    def attempted() -> None:
+    def attempt_delivery() -> None:
         wake_up(stage, waiting)
         stopped_clock.forward(1)
         closed_at.append(clock.now())
         close(stage, endpoint)
 
     with Receiver(answer(500)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
-        with just_before("BatchGetItem", attempted):
-            seen = only(stage, path)
+        waiting = only_delivery_at(stage, path)
+        with just_before("BatchGetItem", attempt_delivery):
+            seen = only_delivery_at(stage, path)
         assert_canceled(seen, closed_at[0], attempts=1)
         assert read(stage, path, waiting["id"]) == seen
         assert_nothing_follows(stage, stopped_clock, path, seen)
@@ -230,11 +230,11 @@ def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
 @closings
 def test_what_was_shown_canceled_is_not_taken_by_a_worker(stage: Stage, stopped_clock: Clock, close: Close) -> None:
     with Receiver(answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         close(stage, endpoint)
-        seen = only(stage, path)
+        seen = only_delivery_at(stage, path)
         assert_canceled(seen, clock.now(), attempts=0)
         stopped_clock.forward(2)
         # A worker dies as soon as it has tried to claim it.
@@ -252,12 +252,12 @@ def test_an_attempt_that_failed_ends_canceled_if_the_endpoint_is_closed_just_bef
     stage: Stage, stopped_clock: Clock, close: Close, status: int
 ) -> None:
     with Receiver(answer(status)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         # The endpoint is known to fail: a second failure changes nothing of it.
-        wake_up(stage, only(stage, new_event(stage)))
+        wake_up(stage, only_delivery_at(stage, new_event(stage)))
         enable(stage, endpoint)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         with just_before("TransactWriteItems", lambda: close(stage, endpoint)):
             wake_up(stage, waiting)
         end = read(stage, path, waiting["id"])
@@ -268,18 +268,18 @@ def test_an_attempt_that_failed_ends_canceled_if_the_endpoint_is_closed_just_bef
 def test_an_attempt_that_ends_after_the_closing_is_not_completed_before_its_end(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    def closed_early() -> None:
+    def close_early() -> None:
         disable(stage, endpoint)
         stopped_clock.forward(4)
 
-    with Receiver(answer(500), after(closed_early, answer(500))) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+    with Receiver(answer(500), answer_after(close_early, answer(500))) as receiver:
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
         stopped_clock.forward(5)
         # That the endpoint fails is known by now, so that it is not looked at again after this attempt.
-        wake_up(stage, only(stage, path))
-        end = only(stage, path)
+        wake_up(stage, only_delivery_at(stage, path))
+        end = only_delivery_at(stage, path)
         assert_canceled(end, clock.now(), attempts=2)
         assert end["completed_at"] > stage.call("GET", endpoint).json["disabled_at"]
         assert_nothing_follows(stage, stopped_clock, path, end)
@@ -288,18 +288,18 @@ def test_an_attempt_that_ends_after_the_closing_is_not_completed_before_its_end(
 def test_a_delivery_made_for_an_endpoint_closed_just_before_is_not_completed_before_it_was_created(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    def closed() -> None:
+    def close_endpoint() -> None:
         stopped_clock.forward(-3)
         disable(stage, endpoint)
         stopped_clock.forward(3)
 
     with Receiver(answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        made(stage, "customers", phone=PHONE)
-        with just_before("PutItem", closed):
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "customers", phone=PHONE)
+        with just_before("PutItem", close_endpoint):
             stage.fan_out()
-        [event] = listed(stage, "/v1/events")
-        [seen] = listed(stage, f"/v1/events/{event['id']}/deliveries")
+        [event] = list_resources(stage, "/v1/events")
+        [seen] = list_resources(stage, f"/v1/events/{event['id']}/deliveries")
         assert_canceled(seen, clock.parse(seen["created_at"]), attempts=0)
 
 
@@ -307,11 +307,11 @@ def test_a_410_from_a_url_that_was_just_replaced_leaves_the_endpoint_enabled(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     with Receiver(answer(410)) as former, Receiver(answer(200)) as present:
-        endpoint = made(stage, "webhook_endpoints", url=former.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=former.url)
         path = new_event(stage)
         with just_before("TransactWriteItems", lambda: stage.call("PATCH", endpoint, {"url": present.url})):
-            wake_up(stage, only(stage, path))
-        assert only(stage, path)["status"] == "failed"
+            wake_up(stage, only_delivery_at(stage, path))
+        assert only_delivery_at(stage, path)["status"] == "failed"
         shown = stage.call("GET", endpoint).json
         assert (shown["url"], shown["enabled"]) == (present.url, True)
 
@@ -321,9 +321,9 @@ def test_a_worker_that_dies_while_it_cancels_leaves_it_to_the_next_one(
     stage: Stage, stopped_clock: Clock, close: Close
 ) -> None:
     with Receiver(answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         close(stage, endpoint)
         with wire(kill_after=CLAIM), pytest.raises(Killed):
             wake_up(stage, waiting)
@@ -335,11 +335,11 @@ def test_a_worker_that_dies_while_it_cancels_leaves_it_to_the_next_one(
 
 
 TROUBLES: dict[str, tuple[Disturbance, int, int]] = {
-    "throttled once": (throttled, 1, 200),
-    "an answer lost": (lost, 1, 200),
+    "throttled once": (throttle, 1, 200),
+    "an answer lost": (lose_response, 1, 200),
     "four conflicts": (conflicting(0), 4, 200),
-    "throttled": (throttled, ALWAYS, 503),
-    "answers lost": (lost, ALWAYS, 503),
+    "throttled": (throttle, ALWAYS, 503),
+    "answers lost": (lose_response, ALWAYS, 503),
     "conflicts": (conflicting(0), ALWAYS, 503),
 }
 """What happens to the write that cancels, how often, and the status of the read."""
@@ -353,9 +353,9 @@ def test_a_read_in_trouble_with_the_write_that_cancels_is_carried_through_or_una
 ) -> None:
     disturbance, tries, status = TROUBLES[trouble]
     with Receiver(answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         disable(stage, endpoint)
         closed_at = clock.now()
         stopped_clock.forward(1)

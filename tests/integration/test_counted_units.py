@@ -221,7 +221,7 @@ class Meter(Stage):
         arn = params["stateMachineArn"]
         [machine] = [each for each in topology.STATE_MACHINES if services.state_machine_arn(each.name) == arn]
         [queue] = machine.sends
-        states = visited(machine)
+        states = visited_states(machine)
         self.counts["transitions"] += len(states) + 1
         self._queue(queue, sum(state["Type"] == "Task" for state in states))
         given = json.loads(params["input"])
@@ -248,7 +248,7 @@ class Meter(Stage):
         return proceed(call)
 
     def _count(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
-        before = [(verb, key, self._row(key)) for verb, key in _written(call.operation, call.parameters)]
+        before = [(verb, key, self._row(key)) for verb, key in _written_keys(call.operation, call.parameters)]
         try:
             response = proceed(call)
         except services.AwsError as error:
@@ -308,7 +308,7 @@ def _headers(headers: Mapping[str, str]) -> int:
     return sum(len(name) + len(value) + 4 for name, value in headers.items())
 
 
-def _written(operation: str, params: Any) -> Iterator[tuple[str, Item]]:
+def _written_keys(operation: str, params: Any) -> Iterator[tuple[str, Item]]:
     """The keys that a call writes or checks."""
     if operation in WRITES:
         parts = params.get("TransactItems", [{operation: params}])
@@ -317,7 +317,7 @@ def _written(operation: str, params: Any) -> Iterator[tuple[str, Item]]:
             yield verb, {name: item[name] for name in ("pk", "sk")}
 
 
-def visited(machine: topology.StateMachine) -> list[Any]:
+def visited_states(machine: topology.StateMachine) -> list[Any]:
     """The states that an execution goes through if all goes well."""
     definition = json.loads((Path(topology.__file__).parent / "state_machines" / machine.definition).read_text())
     name, found = definition["StartAt"], []
@@ -365,7 +365,7 @@ def visit(meter: Meter, key: str | None = None, **person: Any) -> tuple[str, str
     return customer, appointment
 
 
-def updated(meter: Meter, appointment: str, **changes: str) -> None:
+def update_appointment(meter: Meter, appointment: str, **changes: str) -> None:
     """An appointment is changed, and what follows."""
     meter.call("PATCH", f"/v1/appointments/{appointment}", changes)
     meter.fan_out_singly()
@@ -393,7 +393,7 @@ def test_a_retrieve_a_create_and_an_update_take_what_is_stated(meter: Meter) -> 
         meter.fan_out_singly()
     assert_states(costs.WORK["create"], meter.work)
     with meter.counting():
-        updated(meter, appointment, status="confirmed")
+        update_appointment(meter, appointment, status="confirmed")
     assert_states(costs.WORK["update"], meter.work)
     assert meter.single[0] == meter.single[1] > 0, "our rules are the local database's where that one is right"
 
@@ -434,14 +434,14 @@ def test_a_call_takes_what_is_stated(meter: Meter, name: str, phone: str) -> Non
 def test_a_delivery_takes_what_is_stated_beyond_its_event(meter: Meter) -> None:
     _, appointment = visit(meter)
     with meter.counting():
-        updated(meter, appointment, status="confirmed")
+        update_appointment(meter, appointment, status="confirmed")
     alone = meter.work
     with Receiver(answer(200)) as receiver:
         meter.call("POST", "/v1/webhook_endpoints", {"url": receiver.url})
         for status in ("failed", "confirmed"):
             # The worker opens the endpoint's secret the first time.
             with meter.counting():
-                updated(meter, appointment, status=status)
+                update_appointment(meter, appointment, status=status)
         request = receiver.wait_for(2)[-1]
         meter.counts["sent_out"] += len(request.body) + _headers(request.headers)
     assert_states(costs.WORK["delivery"], less(meter.work, alone), costs.RECEIVER_MS)

@@ -31,9 +31,9 @@ from tests.support.faults import (
     first_and_last_of_each,
 )
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import listed, made, woken
+from tests.support.resources import create_and_get_path, list_resources, woken
 from tests.support.stage import Stage, sqs_record
-from tests.support.wire import ALWAYS, Fault, Killed, refused, throttled, wire
+from tests.support.wire import ALWAYS, Fault, Killed, refuse_connection, throttle, wire
 
 
 def deaths_among_threads(operations: Sequence[str]) -> Iterator[Death]:
@@ -53,8 +53,8 @@ def wake_up(stage: Stage, message: Any) -> Any:
 
 def only_delivery(stage: Stage) -> Any:
     """The one delivery of the project's one event."""
-    [event] = listed(stage, "/v1/events")
-    [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
+    [event] = list_resources(stage, "/v1/events")
+    [delivery] = list_resources(stage, f"/v1/events/{event['id']}/deliveries")
     return delivery
 
 
@@ -62,8 +62,8 @@ def first_wake_up(stage: Stage, receiver: Receiver) -> Any:
     """In a new project: an endpoint, an event, and the wake-up at its delivery."""
     stage.project()
     stage.empty_queues()
-    made(stage, "webhook_endpoints", url=receiver.url)
-    made(stage, "customers", phone=PHONE)
+    create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+    create_and_get_path(stage, "customers", phone=PHONE)
     return next_wake_up(stage)
 
 
@@ -98,7 +98,7 @@ def operations_of_deliver(stage: Stage, status: int) -> list[str]:
         return line.operations()
 
 
-def finished(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
+def finish_after_death(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
     """What comes after a worker died: the queue gives the message out again, or only `sweep` knows of the delivery."""
     for _ in range(2):
         time.forward(deliver.LEASE_MS / 1000 + 1)
@@ -118,7 +118,7 @@ def test_a_delivery_whose_worker_dies_at_any_point_is_made_and_repeated_at_most_
             message = first_wake_up(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
                 stage.invoke("deliver", {"Records": [message]})
-            finished(stage, stopped_clock, message, by_sweep)
+            finish_after_death(stage, stopped_clock, message, by_sweep)
             delivery = only_delivery(stage)
             assert (delivery["status"], delivery["attempt_count"]) == ("succeeded", 1), (death, delivery)
             assert len(delivery["attempts"]) == 1
@@ -137,7 +137,7 @@ def test_a_delivery_whose_worker_dies_over_a_failed_attempt_goes_on_with_its_lad
             with wire(None, *death), pytest.raises(Killed):
                 stage.invoke("deliver", {"Records": [message]})
             for _ in range(2):
-                finished(stage, stopped_clock, message, by_sweep)
+                finish_after_death(stage, stopped_clock, message, by_sweep)
             delivery = only_delivery(stage)
             assert delivery["status"] == "attempting"
             assert delivery["attempt_count"] >= 2, (death, delivery)
@@ -156,8 +156,8 @@ def test_a_410_disables_its_endpoint_at_whatever_point_the_worker_dies(
             message = first_wake_up(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
                 stage.invoke("deliver", {"Records": [message]})
-            finished(stage, stopped_clock, message, by_sweep)
-            [endpoint] = listed(stage, "/v1/webhook_endpoints")
+            finish_after_death(stage, stopped_clock, message, by_sweep)
+            [endpoint] = list_resources(stage, "/v1/webhook_endpoints")
             seen = (only_delivery(stage)["status"], endpoint["enabled"], endpoint["disabled_reason"])
             if seen[0] not in ("failed", "canceled") or seen[1:] != (False, "gone"):
                 problems.append((death, seen))
@@ -173,7 +173,7 @@ def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_d
         stage.invoke("deliver", {"Records": [first_wake_up(stage, receiver)]})
         stage.messages("retries")
         statuses[0] = 200
-        made(stage, "customers", phone=PHONE)
+        create_and_get_path(stage, "customers", phone=PHONE)
         return next_wake_up(stage)
 
     statuses = [500]
@@ -193,11 +193,11 @@ def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_d
             # Six days later one more fails: it is the first in a row.
             statuses[0] = 500
             stopped_clock.forward(6 * 24 * 3600)
-            made(stage, "customers", phone=PHONE)
+            create_and_get_path(stage, "customers", phone=PHONE)
             stage.fan_out()
             for later in stage.messages("deliveries") + stage.messages("slow_deliveries"):
                 stage.invoke("deliver", {"Records": [wake_up(stage, later)]})
-            [endpoint] = listed(stage, "/v1/webhook_endpoints")
+            [endpoint] = list_resources(stage, "/v1/webhook_endpoints")
             if not endpoint["enabled"]:
                 problems.append((death, endpoint["disabled_reason"]))
     assert problems == []
@@ -224,7 +224,7 @@ def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeate
             # What the function raises brings the message back.
             with wire(Fault(position, trouble.disturbance, trouble.tries)):
                 stage.invoke("deliver", {"Records": [message]})
-            finished(stage, stopped_clock, message, by_sweep=False)
+            finish_after_death(stage, stopped_clock, message, by_sweep=False)
             delivery, name = only_delivery(stage), (trouble.name, position, call.operation)
             assert delivery["status"] == ("succeeded" if status == 200 else "attempting"), name
             assert [each["number"] for each in delivery["attempts"]] == [*range(1, delivery["attempt_count"] + 1)]
@@ -275,19 +275,19 @@ def batch_of_three(stage: Stage, receiver: Receiver) -> list[Any]:
     stage.project()
     stage.empty_queues()
     for _ in range(3):
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
     for _ in range(3):
-        made(stage, "customers", phone=PHONE)
+        create_and_get_path(stage, "customers", phone=PHONE)
     return stage.stream_records()
 
 
-def all_fanned_out(stage: Stage) -> None:
+def assert_all_fanned_out(stage: Stage) -> None:
     """Exactly one event for each customer, a delivery to each endpoint, and a wake-up at each delivery."""
-    events = listed(stage, "/v1/events")
+    events = list_resources(stage, "/v1/events")
     subjects = Counter(event["data"]["object"]["id"] for event in events)
-    assert subjects == {customer["id"]: 1 for customer in listed(stage, "/v1/customers")}
-    endpoints = {endpoint["id"]: 1 for endpoint in listed(stage, "/v1/webhook_endpoints")}
-    found = [delivery for event in events for delivery in listed(stage, f"/v1/events/{event['id']}/deliveries")]
+    assert subjects == {customer["id"]: 1 for customer in list_resources(stage, "/v1/customers")}
+    endpoints = {endpoint["id"]: 1 for endpoint in list_resources(stage, "/v1/webhook_endpoints")}
+    found = [delivery for event in events for delivery in list_resources(stage, f"/v1/events/{event['id']}/deliveries")]
     for event in events:
         reached = Counter(each["webhook_endpoint_id"] for each in found if each["event_id"] == event["id"])
         assert reached == endpoints
@@ -302,13 +302,13 @@ def test_a_batch_whose_fan_out_dies_at_any_point_makes_each_event_and_delivery_o
         batch = batch_of_three(stage, receiver)
         with wire() as line:
             stage.fan_out(batch)
-        all_fanned_out(stage)
+        assert_all_fanned_out(stage)
         for death in deaths_among_threads(line.operations()):
             batch = batch_of_three(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
                 stage.fan_out(batch)
             stage.fan_out(batch)
-            all_fanned_out(stage)
+            assert_all_fanned_out(stage)
 
 
 @pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
@@ -335,15 +335,15 @@ def test_a_batch_whose_fan_out_is_in_trouble_makes_each_event_and_delivery_once(
             if failed:
                 stage.fan_out(batch[min(map(numbers.index, failed)) :])
             if call.service == "dynamodb":
-                all_fanned_out(stage)
+                assert_all_fanned_out(stage)
 
 
 @pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_sweep_finds_what_was_due_when_every_wake_up_was_lost(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500), answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
-        made(stage, "customers", phone=PHONE)
-        no_queue = Fault(0, refused, service="sqs")
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "customers", phone=PHONE)
+        no_queue = Fault(0, refuse_connection, service="sqs")
         with wire(no_queue):
             stage.fan_out()
         assert stage.messages("deliveries") == []
@@ -371,7 +371,7 @@ def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, sto
     with Receiver(*[answer(500)] * 4, answer(200)) as receiver:
         message = first_wake_up(stage, receiver)
         for _ in range(4):
-            with wire(Fault(0, refused, service="stepfunctions")):
+            with wire(Fault(0, refuse_connection, service="stepfunctions")):
                 stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
             stage.messages("retries")
             stopped_clock.forward(301)
@@ -432,7 +432,7 @@ def test_a_row_that_sweep_cannot_read_does_not_keep_it_from_the_others(stage: St
         fan_out_customers(stage, receiver.url, 4)
         stage.messages("deliveries")
         stopped_clock.forward(61)
-        with wire(Fault(0, throttled, 4)), suppress(Unavailable):
+        with wire(Fault(0, throttle, 4)), suppress(Unavailable):
             stage.invoke("sweep", {})
         for _ in range(3):
             stopped_clock.forward(61)

@@ -19,7 +19,15 @@ from shared.store import table
 from shared.store.keys import Scope
 from tests.support import privileges
 from tests.support.clocks import Clock
-from tests.support.conversing import Hurried, Thread, asked, meanwhile, opened, send, wake_up
+from tests.support.conversing import (
+    Hurried,
+    Thread,
+    new_thread,
+    send,
+    store_unanswered_message,
+    wake_up,
+    work_at_each_wait,
+)
 from tests.support.erasing import (
     BEHAVIOURS,
     Key,
@@ -31,7 +39,7 @@ from tests.support.erasing import (
     none_stored,
     person,
     put_back,
-    remains,
+    remaining_data,
     rows,
     statuses,
     text,
@@ -40,7 +48,7 @@ from tests.support.erasing import (
 from tests.support.given import simulated_phone, unique
 from tests.support.racing import just_before
 from tests.support.receivers import Receiver
-from tests.support.resources import created, keyed, seen
+from tests.support.resources import create_resource, get_resource, idempotency_header
 from tests.support.stage import Answer, Stage
 from tests.support.wire import Fault, Killed, Try, wire
 
@@ -48,12 +56,12 @@ pytestmark = pytest.mark.usefixtures("empty_storage")
 
 
 @contextmanager
-def dying(after: int = 0) -> Iterator[None]:
+def die_after_write(after: int = 0) -> Iterator[None]:
     """The process dies after its first write to the table or the bucket, or after so many more."""
     left = [after]
     writes = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "DeleteObject", "PutObject"}
 
-    def written(operation: str) -> None:
+    def count_write(operation: str) -> None:
         if operation in writes:
             if left[0] == 0:
                 raise Killed(f"after {operation}")
@@ -66,20 +74,20 @@ def dying(after: int = 0) -> Iterator[None]:
             response = proceed(call)
             # Deleting a row that is gone changes nothing.
             if call.operation != "DeleteItem" or "Attributes" in response:
-                written(call.operation)
+                count_write(call.operation)
             return response
 
-    def called(model: Any, http_response: Any, **others: Any) -> None:
+    def after_call(model: Any, http_response: Any, **others: Any) -> None:
         if http_response.status_code < 300:
-            written(model.name)
+            count_write(model.name)
 
     events = services.s3().meta.events
-    events.register_last("after-call.s3", called)
+    events.register_last("after-call.s3", after_call)
     try:
         with aws_client.hooked(AfterCalls()):
             yield
     finally:
-        events.unregister("after-call.s3", called)
+        events.unregister("after-call.s3", after_call)
 
 
 def differences(before: Mapping[Key, Any], after: Mapping[Key, Any], whom: Person) -> Iterator[str]:
@@ -97,7 +105,7 @@ def differences(before: Mapping[Key, Any], after: Mapping[Key, Any], whom: Perso
 def receiving(stage: Stage, receivers: Mapping[str, Receiver]) -> None:
     """Register the endpoints in the project that the stage calls as."""
     for label, receiver in receivers.items():
-        created(stage, "/v1/webhook_endpoints", url=receiver.url, label=label, enabled=label != "closed")
+        create_resource(stage, "/v1/webhook_endpoints", url=receiver.url, label=label, enabled=label != "closed")
 
 
 @pytest.fixture
@@ -111,11 +119,11 @@ def _simulated(monkeypatch: pytest.MonkeyPatch, nothing_of_other_tests_is_due: N
     monkeypatch.setenv("SIMULATE_LIVE", "1")
 
 
-def used(scope: Scope) -> dict[str, int]:
+def month_usage(scope: Scope) -> dict[str, int]:
     return dict(usage.of_month(scope, clock.iso(clock.now())[:7]))
 
 
-def lived(stage: Stage, time: Clock, receivers: dict[str, Receiver], mark: str = "") -> Person:
+def new_person(stage: Stage, time: Clock, receivers: dict[str, Receiver], mark: str = "") -> Person:
     """A person in a new project."""
     project = stage.project()
     scope = live(stage, project)
@@ -127,7 +135,7 @@ def test_nothing_of_an_erased_person_remains_and_everybody_else_is_untouched(
     stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
 ) -> None:
     stopped_clock.now = 1_900_000_000.0
-    whom = lived(stage, stopped_clock, receivers)
+    whom = new_person(stage, stopped_clock, receivers)
     person(stage, stopped_clock, whom.scope, unique("heron"))
     there = stage._key
     # Somebody in another project has the same phone.
@@ -135,17 +143,17 @@ def test_nothing_of_an_erased_person_remains_and_everybody_else_is_untouched(
     call(stage, stopped_clock, with_same_phone, channel="whatsapp")
     stage._key = there
     assert statuses(stage, whom) == {"attempting", "succeeded", "failed", "canceled"}
-    counted, before = used(whom.scope), rows()
+    counted, before = month_usage(whom.scope), rows()
     assert counted["messages"] >= 4
     assert counted["calls"] == 4
-    assert list(remains(whom, idempotency=True))
+    assert list(remaining_data(whom, idempotency=True))
 
     lines = erase(stopped_clock, whom)
 
     after = rows()
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
     assert list(differences(before, after, whom)) == []
-    assert used(whom.scope) == counted
+    assert month_usage(whom.scope) == counted
     assert {"erased 3 appointments", "erased 2 sessions", "erased 3 conversations", "erased the customer"} <= {*lines}
     assert not consents.find(whom.scope, whom.phone).row
     assert consents.find(with_same_phone.scope, whom.phone).row
@@ -153,24 +161,24 @@ def test_nothing_of_an_erased_person_remains_and_everybody_else_is_untouched(
         assert stage.call("GET", path).status == 404, path
     for path in ("/v1/customers", "/v1/appointments", "/v1/sessions", "/v1/conversations", "/v1/events"):
         assert whom.mark not in stage.call("GET", f"{path}?limit=100").body.decode()
-    assert not seen(stage, f"/v1/events?object_id={whom.id}")["data"]
+    assert not get_resource(stage, f"/v1/events?object_id={whom.id}")["data"]
     # Again, nothing is left to do.
     assert erase(stopped_clock, whom) == []
-    assert used(whom.scope) == counted
+    assert month_usage(whom.scope) == counted
 
 
 def test_an_erasure_that_is_killed_after_each_of_its_writes_is_completed(
     stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
 ) -> None:
     stopped_clock.now = 1_900_000_000.0
-    whom = lived(stage, stopped_clock, receivers)
-    counted, before = used(whom.scope), rows()
+    whom = new_person(stage, stopped_clock, receivers)
+    counted, before = month_usage(whom.scope), rows()
     trace(whom)
     deaths = 0
     # Each run marks the erasure, and dies after its next write.
     while deaths < 500:
         try:
-            with dying(after=1):
+            with die_after_write(after=1):
                 for _ in erasing.erase(whom.scope, whom.id, none_stored):
                     pass
         except Killed:
@@ -179,17 +187,17 @@ def test_an_erasure_that_is_killed_after_each_of_its_writes_is_completed(
             stopped_clock.now = max(stopped_clock.now, wait.until / clock.SECOND)
         else:
             break
-        assert used(whom.scope) == counted
+        assert month_usage(whom.scope) == counted
     assert 30 < deaths < 500
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
     assert list(differences(before, rows(), whom)) == []
-    assert used(whom.scope) == counted
+    assert month_usage(whom.scope) == counted
 
 
 def test_whoever_comes_late_writes_nothing_back(
     stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
 ) -> None:
-    whom = lived(stage, stopped_clock, receivers)
+    whom = new_person(stage, stopped_clock, receivers)
     assert {function for function, _ in whom.late} == {"deliver", "turn"}
     # Changes that fan_out has not seen yet, and those that it sees for a second time.
     moved = {"appointment_at": "2030-07-06T07:08:09Z"}
@@ -207,7 +215,7 @@ def test_whoever_comes_late_writes_nothing_back(
     stage.invoke("sweep", {})
     stage.settle()
 
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
     assert {*rows()} == {*after}
 
 
@@ -224,9 +232,9 @@ def test_a_change_is_no_event_though_fan_out_had_begun_before(
 
     with just_before("PutItem", begin):
         stage.fan_out()
-    assert list(remains(whom)), "the event was written"
+    assert list(remaining_data(whom)), "the event was written"
     erase(stopped_clock, whom)
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
 
 
 def test_an_attempt_under_way_is_not_recorded(stage: Stage, stopped_clock: Clock) -> None:
@@ -241,11 +249,11 @@ def test_an_attempt_under_way_is_not_recorded(stage: Stage, stopped_clock: Clock
     people.append(Person(scope, mark, "+15005550006"))
     with Receiver(erased) as receiver:
         receiving(stage, {"takes": receiver})
-        people[0].id = created(stage, "/v1/customers", phone="+15005550006", name=mark)["id"]
+        people[0].id = create_resource(stage, "/v1/customers", phone="+15005550006", name=mark)["id"]
         stage.fan_out()
         stage.deliver("deliveries")
         assert len(receiver.requests) == 1
-    assert list(remains(people[0])) == []
+    assert list(remaining_data(people[0])) == []
 
 
 def test_a_delivery_whose_event_is_erased_after_its_claim_is_not_sent(
@@ -259,14 +267,14 @@ def test_a_delivery_whose_event_is_erased_after_its_claim_is_not_sent(
     with just_before("BatchGetItem", lambda: erase(stopped_clock, whom)):
         assert stage.invoke("deliver", {"Records": [record]}) == {"batchItemFailures": []}
     assert receivers["takes"].requests == []
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
 
 
 def test_a_turn_under_way_is_not_kept(stage: Stage, stopped_clock: Clock) -> None:
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
-    whom.conversations.append(created(stage, "/v1/conversations", customer={"id": whom.id})["id"])
+    whom.conversations.append(create_resource(stage, "/v1/conversations", customer={"id": whom.id})["id"])
     thread = Thread(whom.scope, whom.conversations[0], whom.id, whom.appointments[0])
-    turn = wake_up(stage, thread, asked(stage, thread, f"Hello from {whom.mark}"))
+    turn = wake_up(stage, thread, store_unanswered_message(stage, thread, f"Hello from {whom.mark}"))
 
     def begin() -> None:
         with suppress(erasing.NotYet):
@@ -275,7 +283,7 @@ def test_a_turn_under_way_is_not_kept(stage: Stage, stopped_clock: Clock) -> Non
     with just_before("TransactWriteItems", begin):
         assert stage.invoke("turn", {"Records": [turn]}) == {"batchItemFailures": []}
     erase(stopped_clock, whom)
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["answered", "pending"])
@@ -285,16 +293,16 @@ def test_the_key_of_an_erased_message_is_404_at_once_and_creates_nothing_for_24_
 ) -> None:
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
     thread = {"external_id": "t", "customer": {"id": whom.id}}
-    whom.conversations.append(created(stage, "/v1/conversations", **thread)["id"])
+    whom.conversations.append(create_resource(stage, "/v1/conversations", **thread)["id"])
     path = "/v1/messages" if by_thread else f"/v1/conversations/{whom.conversations[0]}/messages"
     body = {"content": f"Hello from {whom.mark}", "customer": {"phone": whom.phone}}
     body |= {"external_conversation_id": "t"} if by_thread else {}
 
-    def sent(key: str, **other: str) -> Answer:
-        with meanwhile(stopped_clock, lambda: None):
-            return stage.call("POST", path, body | other, headers=keyed(key))
+    def send_again(key: str, **other: str) -> Answer:
+        with work_at_each_wait(stopped_clock, lambda: None):
+            return stage.call("POST", path, body | other, headers=idempotency_header(key))
 
-    first = sent("k") if answered else Hurried(stage).call("POST", path, body, headers=keyed("k"))
+    first = send_again("k") if answered else Hurried(stage).call("POST", path, body, headers=idempotency_header("k"))
     assert first.status == (201 if answered else 504)
     expires_at = stopped_clock.now + 24 * 3600
     erase(stopped_clock, whom)
@@ -302,15 +310,15 @@ def test_the_key_of_an_erased_message_is_404_at_once_and_creates_nothing_for_24_
     for now in (stopped_clock.now, expires_at - 2):
         stopped_clock.now = now
         before = {*rows()}
-        again = sent("k")
+        again = send_again("k")
         assert (again.status, again.code) == (404, "resource_not_found"), again.body
         assert again.headers["service-should-retry"] == "false"
-        assert sent("k", content="Another").code == "idempotency_key_reused"
+        assert send_again("k", content="Another").code == "idempotency_key_reused"
         assert {*rows()} == before
     # Another key, or the same one after its 24 hours, begins a new conversation on the thread.
-    assert sent("another").status == (201 if by_thread else 404)
+    assert send_again("another").status == (201 if by_thread else 404)
     stopped_clock.now = expires_at + 1
-    assert sent("k").status == (201 if by_thread else 404)
+    assert send_again("k").status == (201 if by_thread else 404)
 
 
 @pytest.mark.parametrize("key", [None, "k"])
@@ -319,16 +327,16 @@ def test_a_message_that_is_erased_while_its_request_waits_for_the_reply_is_404(
 ) -> None:
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
     body = {"external_conversation_id": "t", "content": "[[sim:timeout]]", "customer": {"id": whom.id}}
-    with meanwhile(stopped_clock, lambda: None, lambda: erase(stopped_clock, whom), lambda: None):
-        response = stage.call("POST", "/v1/messages", body, headers=keyed(key))
+    with work_at_each_wait(stopped_clock, lambda: None, lambda: erase(stopped_clock, whom), lambda: None):
+        response = stage.call("POST", "/v1/messages", body, headers=idempotency_header(key))
     assert (response.status, response.code) == (404, "resource_not_found"), response.body
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
 
 
 def test_a_retry_during_whose_turn_the_message_is_erased_is_404(stage: Stage, stopped_clock: Clock) -> None:
     def given() -> tuple[Thread, Person]:
-        thread = opened(stage, stage.project())
-        asked(stage, thread, "Hello", "k")
+        thread = new_thread(stage, stage.project())
+        store_unanswered_message(stage, thread, "Hello", "k")
         return thread, Person(thread.scope, unique("nobody"), simulated_phone("20"), thread.customer)
 
     thread, _ = given()
@@ -346,16 +354,18 @@ def test_a_retry_during_whose_turn_the_message_is_erased_is_404(stage: Stage, st
                 erase(stopped_clock, whom)
             return attempt.send()
 
-        with wire(Fault(position, erased, tries=1)), meanwhile(stopped_clock, *[lambda: None] * 3):
+        with wire(Fault(position, erased, tries=1)), work_at_each_wait(stopped_clock, *[lambda: None] * 3):
             response = send(stage, thread, "Hello", "k")
-        if (response.status, response.code) != (404, "resource_not_found") or list(remains(whom)):
-            problems.append(f"{position} {operation}: {response.status} {response.body[:90]!r} {list(remains(whom))}")
+        if (response.status, response.code) != (404, "resource_not_found") or list(remaining_data(whom)):
+            problems.append(
+                f"{position} {operation}: {response.status} {response.body[:90]!r} {list(remaining_data(whom))}"
+            )
     assert not problems, "\n".join(problems)
 
 
 def test_nothing_begins_for_a_person_whose_erasure_has_begun(stage: Stage, stopped_clock: Clock) -> None:
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
-    conversation = created(stage, "/v1/conversations", customer={"id": whom.id})["id"]
+    conversation = create_resource(stage, "/v1/conversations", customer={"id": whom.id})["id"]
     with pytest.raises(erasing.NotYet):
         list(erasing.erase(whom.scope, whom.id, none_stored))
     refused = {
@@ -368,30 +378,30 @@ def test_nothing_begins_for_a_person_whose_erasure_has_begun(stage: Stage, stopp
     message = stage.call("POST", f"/v1/conversations/{conversation}/messages", {"content": "Hello?"})
     assert message.code == "conversation_ended"
     stage.fan_out()
-    assert not seen(stage, "/v1/events")["data"]
+    assert not get_resource(stage, "/v1/events")["data"]
 
 
 def test_a_person_who_comes_back_with_a_restored_table_is_erased_again(
     stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
 ) -> None:
-    whom = lived(stage, stopped_clock, receivers)
-    counted, before = used(whom.scope), rows()
+    whom = new_person(stage, stopped_clock, receivers)
+    counted, before = month_usage(whom.scope), rows()
     erase(stopped_clock, whom)
     merged = [row for key, row in rows().items() if key[1] == "erased" and key[0].startswith(whom.scope.pk("usage"))]
     for row in (*merged, {"pk": whom.scope.pk("erasure"), "sk": whom.id}):
         table.write([table.Delete(row["pk"], row["sk"])], "restore")
     put_back(before[key] for key in before.keys() - rows().keys())
-    assert list(remains(whom))
-    assert used(whom.scope) == counted
+    assert list(remaining_data(whom))
+    assert month_usage(whom.scope) == counted
     erase(stopped_clock, whom)
-    assert list(remains(whom)) == []
-    assert used(whom.scope) == counted
+    assert list(remaining_data(whom)) == []
+    assert month_usage(whom.scope) == counted
 
 
 def test_the_consent_of_a_phone_that_another_customer_has_is_kept(stage: Stage, stopped_clock: Clock) -> None:
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
     call(stage, stopped_clock, whom, channel="whatsapp")
-    other = created(stage, "/v1/customers", phone=whom.phone)["id"]
+    other = create_resource(stage, "/v1/customers", phone=whom.phone)["id"]
     before = rows()
     lines = erase(stopped_clock, whom)
     assert "kept the consent of a phone that another customer has, too" in lines
@@ -401,7 +411,7 @@ def test_the_consent_of_a_phone_that_another_customer_has_is_kept(stage: Stage, 
     another = Person(whom.scope, unique("nobody"), whom.phone, other)
     erase(stopped_clock, another)
     assert kept not in rows()
-    assert list(remains(another)) == []
+    assert list(remaining_data(another)) == []
 
 
 def test_a_request_for_consent_that_waits_is_erased_and_its_answer_is_for_nobody(
@@ -410,7 +420,7 @@ def test_a_request_for_consent_that_waits_is_erased_and_its_answer_is_for_nobody
     project = stage.project()
     scope = Scope(project.id, False)
     phone, mark = simulated_phone("22"), unique("quetzal")  # never answers
-    whom = Person(scope, mark, phone, created(stage, "/v1/customers", phone=phone, name=mark)["id"])
+    whom = Person(scope, mark, phone, create_resource(stage, "/v1/customers", phone=phone, name=mark)["id"])
     call = stage.call("POST", f"/v1/customers/{whom.id}/call", {"instructions": mark})
     assert call.status == 202, call.body
     whom.sessions.append(call.json["session_id"])
@@ -421,7 +431,7 @@ def test_a_request_for_consent_that_waits_is_erased_and_its_answer_is_for_nobody
     stage.invoke("sweep", {})
     for record in stage.messages("consents"):
         stage.invoke("consent", {"Records": [record]})
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
 
 
 def test_an_unknown_customer_is_not_erased(stage: Stage) -> None:

@@ -17,10 +17,10 @@ from shared.erasure import batches, erasing, ledger, runs
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support.clocks import Clock
-from tests.support.erasing import Person, live, newcomer, none_stored, put_back, remains, rows
+from tests.support.erasing import Person, live, newcomer, none_stored, put_back, remaining_data, rows
 from tests.support.erasing import objects as stored_in
 from tests.support.given import unique
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage, wake_up_record
 
 pytestmark = pytest.mark.usefixtures("empty_storage")
@@ -35,7 +35,7 @@ def bucket(stage: Stage) -> str:
 
 
 @pytest.fixture
-def versioned(bucket: str) -> str:
+def versioned_bucket(bucket: str) -> str:
     services.s3().put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     return bucket
 
@@ -63,7 +63,7 @@ def batch_of(records: list[dict[str, Any]], as_text: bool) -> str:
 
 @pytest.mark.parametrize("as_text", [True, False])
 def test_the_changes_of_an_erased_person_are_removed_from_failed_batches_and_no_others(
-    stage: Stage, stopped_clock: Clock, versioned: str, as_text: bool
+    stage: Stage, stopped_clock: Clock, versioned_bucket: str, as_text: bool
 ) -> None:
     scope = live(stage, stage.project())
     whom, other = newcomer(stage, scope, unique("quetzal")), newcomer(stage, scope, unique("heron"))
@@ -77,23 +77,23 @@ def test_the_changes_of_an_erased_person_are_removed_from_failed_batches_and_no_
     of_other = [change for change in changes if other.mark in json.dumps(change) or change not in own]
     damaged = json.loads(json.dumps(own[0]))
     damaged["dynamodb"]["NewImage"] |= {"sk": {"S": whom.appointments[0]}, "doc": {"S": f'{{"{whom.id}'}}
-    objects.write(versioned, "mixed", batch_of(changes, as_text))
-    objects.write(versioned, "own", batch_of([damaged], as_text))
-    objects.write(versioned, "others", batch_of(of_other, as_text))
-    before = dict(versions(versioned))
+    objects.write(versioned_bucket, "mixed", batch_of(changes, as_text))
+    objects.write(versioned_bucket, "own", batch_of([damaged], as_text))
+    objects.write(versioned_bucket, "others", batch_of(of_other, as_text))
+    before = dict(versions(versioned_bucket))
 
     stopped_clock.forward(60)
-    erased = [batches.erase(batch, scope, whom.id) for batch in batches.in_bucket(versioned)]
+    erased = [batches.erase(batch, scope, whom.id) for batch in batches.in_bucket(versioned_bucket)]
 
     assert sum(erased) == len(changes) - len(of_other) + 1
-    left = stored_in(versioned)
+    left = stored_in(versioned_bucket)
     assert {*left} == {"mixed", "others"}
     payload = json.loads(left["mixed"])["payload"]
     assert isinstance(payload, str) is as_text
     assert (json.loads(payload) if as_text else payload)["Records"] == of_other
     # No earlier version remains, and what has nothing of the person was not written again.
-    assert len(versions(versioned)) == 2
-    assert dict(versions(versioned))["others"] == before["others"]
+    assert len(versions(versioned_bucket)) == 2
+    assert dict(versions(versioned_bucket))["others"] == before["others"]
     # The changes that remain become events once they are processed.
     assert stage.invoke("fan_out", {"Records": of_other}) == {"batchItemFailures": []}
 
@@ -113,20 +113,20 @@ def test_failed_batches_are_erased_before_the_customer(stage: Stage, stopped_clo
     lines = list(erasing.erase(whom.scope, whom.id, lambda: batches.in_bucket(bucket)))
     assert lines == ["erased 2 changes in failed batches", "erased the customer"]
     assert stored_in(bucket) == {}
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
 
 
 # Objects
 
 
-def test_every_version_of_an_object_is_erased(versioned: str) -> None:
+def test_every_version_of_an_object_is_erased(versioned_bucket: str) -> None:
     for number in range(3):
-        objects.write(versioned, "a/1.wav", f"{number}")
-    services.s3().delete_object(Bucket=versioned, Key="a/1.wav")
-    objects.write(versioned, "a/2.wav", "another")
-    assert objects.erase(versioned, "a/1") == 1
-    assert [key for key, _ in versions(versioned)] == ["a/2.wav"]
-    assert objects.erase(versioned, "a/1") == 0
+        objects.write(versioned_bucket, "a/1.wav", f"{number}")
+    services.s3().delete_object(Bucket=versioned_bucket, Key="a/1.wav")
+    objects.write(versioned_bucket, "a/2.wav", "another")
+    assert objects.erase(versioned_bucket, "a/1") == 1
+    assert [key for key, _ in versions(versioned_bucket)] == ["a/2.wav"]
+    assert objects.erase(versioned_bucket, "a/1") == 0
 
 
 def test_an_object_without_versions_is_erased(bucket: str) -> None:
@@ -156,7 +156,7 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
     project = stage.project()
     stage._key = project.test_key
     tested = Person(Scope(project.id, False), unique("quetzal"), "+15005550006")
-    tested.id = created(stage, "/v1/customers", phone=tested.phone, name=tested.mark)["id"]
+    tested.id = create_resource(stage, "/v1/customers", phone=tested.phone, name=tested.mark)["id"]
     people.append(tested)
     before = rows()
     entries = [ledger.begin(whom.scope, whom.id) for whom in people]
@@ -171,7 +171,7 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
     # Customers who were created in the same millisecond have no order.
     assert {line for line in said if line.endswith(": complete")} == {f"{whom.id}: complete" for whom in people}
     for whom in people:
-        assert list(remains(whom)) == []
+        assert list(remaining_data(whom)) == []
     ended = [entry.ended_at for entry in ledger.entries()]
     assert None not in ended
     [name, *_], texts = [*stored_in(_bucket())], b"".join(stored_in(_bucket()).values()).decode()
@@ -182,10 +182,10 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
     for whom in people:
         table.write([table.Delete(whom.scope.pk("erasure"), whom.id)], "restore")
     put_back(before[key] for key in before.keys() - rows().keys())
-    assert all(list(remains(whom)) for whom in people)
+    assert all(list(remaining_data(whom)) for whom in people)
     assert run(ledger.entries())[1] == []
     for whom in people:
-        assert list(remains(whom)) == []
+        assert list(remaining_data(whom)) == []
     # Nothing is left to be done, and nothing is waited for.
     began = clock.now()
     assert run(ledger.entries())[0] == [f"{whom.id}: complete" for whom in people]
@@ -195,11 +195,11 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
 # The ledger of opt-outs
 
 
-def opted_out(stage: Stage, *phones: str) -> list[bool]:
+def are_opted_out(stage: Stage, *phones: str) -> list[bool]:
     """Whether a new call to each phone is refused, because its owner does not want to be called."""
     found = []
     for phone in phones:
-        customer = created(stage, "/v1/customers", phone=phone)["id"]
+        customer = create_resource(stage, "/v1/customers", phone=phone)["id"]
         placed = stage.call("POST", f"/v1/customers/{customer}/call", {"channel": "phone"})
         found.append(placed.status == 409 and placed.json["error"]["code"] == "customer_opted_out")
         assert found[-1] or placed.status == 201, placed.body
@@ -207,8 +207,8 @@ def opted_out(stage: Stage, *phones: str) -> list[bool]:
 
 
 def say(stage: Stage, customer: str, text: str) -> None:
-    conversation = created(stage, "/v1/conversations", customer={"id": customer})["id"]
-    created(stage, f"/v1/conversations/{conversation}/messages", content=text)
+    conversation = create_resource(stage, "/v1/conversations", customer={"id": customer})["id"]
+    create_resource(stage, f"/v1/conversations/{conversation}/messages", content=text)
 
 
 def lift(stage: Stage, customer: str) -> None:
@@ -234,7 +234,7 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
     project = stage.project()
     scope = Scope(project.id, livemode=False)
     phones = ["+15005550006", "+15005550007", "+15005550008"]
-    gone, lifted, again = (created(stage, "/v1/customers", phone=phone)["id"] for phone in phones)
+    gone, lifted, again = (create_resource(stage, "/v1/customers", phone=phone)["id"] for phone in phones)
     for customer in (gone, lifted, again):
         say(stage, customer, "Stop calling me")
     lift(stage, lifted)
@@ -249,16 +249,16 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
 
     # To an instant before the first opt-out, of which only the project's row is left.
     forget_opt_outs(scope)
-    assert opted_out(stage, *phones) == [False, False, False]
+    assert are_opted_out(stage, *phones) == [False, False, False]
     assert apply(capsys) == ["phones opted out again: 2, opt-outs lifted again: 0"]
-    assert opted_out(stage, *phones) == [True, False, True]
+    assert are_opted_out(stage, *phones) == [True, False, True]
 
     # To an instant before the lifting.
     key = table.get("PROJECTS", f"{project.id:010d}")
     assert key is not None
     table.write(opt_outs.restore(scope, opt_outs.hash_of(key["opt_out_key"], phones[1]), opted_out=True), "restore")
     assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 1"]
-    assert opted_out(stage, *phones) == [True, False, True]
+    assert are_opted_out(stage, *phones) == [True, False, True]
     assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 0"]
 
     # To an instant before the project.
@@ -271,7 +271,7 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
 
 def test_an_opt_out_that_the_ledger_does_not_take_is_tried_again(stage: Stage, stopped_clock: Clock) -> None:
     project = stage.project()
-    say(stage, created(stage, "/v1/customers", phone="+15005550006")["id"], "Stop calling me")
+    say(stage, create_resource(stage, "/v1/customers", phone="+15005550006")["id"], "Stop calling me")
     records = [record for record in stage.stream_records() if _is_opt_out(record)]
     assert len(records) == 1
     bucket = _bucket()
@@ -287,7 +287,7 @@ def test_a_failed_batch_with_an_opt_out_can_be_searched_for_a_person(
     stage: Stage, stopped_clock: Clock, bucket: str
 ) -> None:
     project = stage.project()
-    customer = created(stage, "/v1/customers", phone="+15005550006")["id"]
+    customer = create_resource(stage, "/v1/customers", phone="+15005550006")["id"]
     say(stage, customer, "Stop calling me")
     records = stage.stream_records()
     objects.write(bucket, "batch", batch_of(records, True))
@@ -319,7 +319,7 @@ def test_what_cannot_end_within_minutes_is_left_for_later_and_named(
     assert clock.now() - began <= runs.PATIENCE_MS + clock.MINUTE
     [reason] = later
     assert reason.startswith(f"{calling.id}: the call {session} is under way. Run this again after ")
-    assert list(remains(other)) == []
+    assert list(remaining_data(other)) == []
     assert {entry.customer_id: entry.ended_at is None for entry in ledger.entries()} == {
         calling.id: True,
         other.id: False,

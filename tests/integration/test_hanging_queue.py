@@ -11,10 +11,10 @@ import pytest
 from shared.aws.connections import Reply
 from shared.core import threads
 from tests.support.clocks import Clock
-from tests.support.conversing import CONFIRM, opened, send
+from tests.support.conversing import CONFIRM, new_thread, send
 from tests.support.delivering import new_event
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import listed, made
+from tests.support.resources import create_and_get_path, list_resources
 from tests.support.stage import Answer, Stage
 from tests.support.wire import Fault, Try, wire
 
@@ -44,26 +44,26 @@ def hanging(service: str) -> Iterator[list[bool]]:
 
 
 def message(stage: Stage) -> Callable[[], Answer]:
-    thread = opened(stage)
+    thread = new_thread(stage)
     return lambda: send(stage, thread, CONFIRM)
 
 
 def call(stage: Stage) -> Callable[[], Answer]:
-    customer = made(stage, "customers", phone=PHONE)
+    customer = create_and_get_path(stage, "customers", phone=PHONE)
     return lambda: stage.call("POST", f"{customer}/call", {})
 
 
 def event_of_a_test(stage: Stage) -> Callable[[], Answer]:
-    endpoint = made(stage, "webhook_endpoints", url="https://example.com/")
+    endpoint = create_and_get_path(stage, "webhook_endpoints", url="https://example.com/")
     return lambda: stage.call("POST", f"{endpoint}/test")
 
 
 def retry(stage: Stage) -> Callable[[], Answer]:
     with Receiver(answer(400)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         stage.deliver("deliveries")
-    [delivery] = listed(stage, path)
+    [delivery] = list_resources(stage, path)
     assert delivery["status"] == "failed"
     return lambda: stage.call("POST", f"{path}/{delivery['id']}/retry")
 
@@ -85,7 +85,7 @@ def test_a_request_is_answered_while_the_queue_hangs(
 def test_a_call_that_asks_for_consent_is_answered_while_step_functions_hangs(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    customer = made(stage, "customers", phone="+15005550022")
+    customer = create_and_get_path(stage, "customers", phone="+15005550022")
     with hanging("stepfunctions") as ended:
         assert stage.call("POST", f"{customer}/call", {}).status == 202
     assert ended == []

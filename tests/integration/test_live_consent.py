@@ -20,20 +20,20 @@ from tests.support.calling import (
     Callee,
     callee,
     dial,
-    doubled,
     events_of,
+    lock_and_count_errors,
     place,
-    placed,
+    place_call,
     session_of,
     sweep,
-    untidy,
     work,
+    writes_with_two_events,
 )
 from tests.support.clocks import Clock
-from tests.support.consenting import another, ended, known, remind, reminder
+from tests.support.consenting import another_customer, remind, reminder, status_and_reason, stored_consent
 from tests.support.faults import deaths, deaths_around
-from tests.support.racing import at_once
-from tests.support.resources import listed, woken
+from tests.support.racing import run_at_once
+from tests.support.resources import list_resources, woken
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import Fault, Killed, wire
 
@@ -102,7 +102,7 @@ def reply(stage: Stage, phone: str, accepted: bool, at: float, context: str | No
     return sqs_record(json.dumps(body), stage.queues["consents"].arn)
 
 
-def undelivered(stage: Stage, reference: str) -> dict[str, Any]:
+def undelivered_status(stage: Stage, reference: str) -> dict[str, Any]:
     """What WhatsApp publishes of a request that it accepted and did not deliver."""
     status = {
         "id": "wamid.1",
@@ -117,7 +117,7 @@ def undelivered(stage: Stage, reference: str) -> dict[str, Any]:
     return sqs_record(json.dumps(body), stage.queues["consents"].arn)
 
 
-def answered(stage: Stage, phone: str, accepted: bool, at: float, context: str | None = None) -> None:
+def answer_request(stage: Stage, phone: str, accepted: bool, at: float, context: str | None = None) -> None:
     """A customer answers, and the worker is told."""
     given = {"Records": [reply(stage, phone, accepted, at, context)]}
     assert stage.invoke("consent", given) == {"batchItemFailures": []}
@@ -126,10 +126,10 @@ def answered(stage: Stage, phone: str, accepted: bool, at: float, context: str |
 # Live requests, with a messenger in WhatsApp's place
 
 
-def requested(stage: Stage, phone: str = ANYBODY) -> tuple[Callee, str]:
+def request_consent(stage: Stage, phone: str = ANYBODY) -> tuple[Callee, str]:
     """In a new project: a live call on WhatsApp that waits for consent, and its session."""
     whom = callee(stage, phone, livemode=True)
-    return whom, placed(stage, whom, channel="whatsapp")
+    return whom, place_call(stage, whom, channel="whatsapp")
 
 
 def test_a_live_request_is_sent_once_and_its_answer_settles_it(
@@ -137,20 +137,20 @@ def test_a_live_request_is_sent_once_and_its_answer_settles_it(
 ) -> None:
     for accepted in (True, False):
         sent = messenger()
-        whom, id = requested(stage)
+        whom, id = request_consent(stage)
         for _ in range(3):
             remind(stage, whom.scope, ANYBODY)
         assert sent.asked == [ANYBODY]
         stopped_clock.forward(60)
-        answered(stage, ANYBODY, accepted, stopped_clock.now)
+        answer_request(stage, ANYBODY, accepted, stopped_clock.now)
         session = session_of(stage, id)
         assert session["consent"]["status"] == (ConsentStatus.GRANTED if accepted else ConsentStatus.DECLINED)
         assert session["call_status"] == ("queued" if accepted else "failed")
         assert bool(woken(stage, whom.scope, "dials")) is accepted
         # A live call on WhatsApp has nothing to carry its media.
         dial(stage, stopped_clock, whom.scope, id)
-        assert ended(stage, id) == ("failed", "provider_error" if accepted else "consent_declined")
-        assert list(untidy(whom.scope)) == []
+        assert status_and_reason(stage, id) == ("failed", "provider_error" if accepted else "consent_declined")
+        assert list(lock_and_count_errors(whom.scope)) == []
 
 
 def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
@@ -160,7 +160,7 @@ def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
     monkeypatch.setenv("WHATSAPP_PHONE_NUMBER_ID", "phone-number-id-1")
     number = whatsapp.WhatsApp.from_environment()
     adapters.use(messenger=number)
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     sender = {"originationPhoneNumberId": "phone-number-id-1"}
     with Stubber(number.client) as stubber:
         unknown = {"permission": {"status": "no_permission"}, "actions": []}
@@ -171,7 +171,7 @@ def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
         stubber.assert_no_pending_responses()
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
     stopped_clock.forward(60)
-    answered(stage, ANYBODY, True, stopped_clock.now)
+    answer_request(stage, ANYBODY, True, stopped_clock.now)
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
@@ -179,66 +179,66 @@ def test_a_request_that_whatsapp_does_not_deliver_ends_the_calls_and_frees_the_c
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     sent = messenger()
-    whom, id = requested(stage)
-    second = another(stage, whom, ANYBODY)
-    joined = placed(stage, second, channel="whatsapp")
+    whom, id = request_consent(stage)
+    second = another_customer(stage, whom, ANYBODY)
+    joined = place_call(stage, second, channel="whatsapp")
     remind(stage, whom.scope, ANYBODY)
     [reference] = sent.references
     assert ANYBODY.removeprefix("+") not in reference
     assert len(reference) <= 512
     for _ in range(2):
-        failure = undelivered(stage, reference)
+        failure = undelivered_status(stage, reference)
         assert stage.invoke("consent", {"Records": [failure]}) == {"batchItemFailures": []}
     for each in (id, joined):
-        assert ended(stage, each) == ("failed", "provider_error")
+        assert status_and_reason(stage, each) == ("failed", "provider_error")
         assert session_of(stage, each)["summary"]
     stage.fan_out()
     assert events_of(stage, id) == ["session.created", "session.failed"]
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
     # The customer has seen no request, so the next one is not limited.
     assert place(stage, whom, channel="whatsapp").status == 202
     # A report of the earlier request does not end the next.
-    stage.invoke("consent", {"Records": [undelivered(stage, reference)]})
-    assert known(whom.scope, ANYBODY)["status"] == ConsentStatus.PENDING
+    stage.invoke("consent", {"Records": [undelivered_status(stage, reference)]})
+    assert stored_consent(whom.scope, ANYBODY)["status"] == ConsentStatus.PENDING
 
 
 def test_a_failure_that_comes_before_the_request_is_recorded_ends_the_calls(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     messenger()
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
 
     class Quick(Messenger):
         def ask(self, to: str, business: str, reference: str) -> str:
-            stage.invoke("consent", {"Records": [undelivered(stage, reference)]})
+            stage.invoke("consent", {"Records": [undelivered_status(stage, reference)]})
             return super().ask(to, business, reference)
 
     adapters.use(messenger=Quick())
     remind(stage, whom.scope, ANYBODY)
-    assert ended(stage, id) == ("failed", "provider_error")
-    assert list(untidy(whom.scope)) == []
+    assert status_and_reason(stage, id) == ("failed", "provider_error")
+    assert list(lock_and_count_errors(whom.scope)) == []
 
 
 def test_a_failure_of_one_of_several_tries_leaves_the_request_pending(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     sent = messenger(Busy("ReadTimeoutError"))
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     for _ in range(2):
         remind(stage, whom.scope, ANYBODY)
         stopped_clock.forward(61)
-    stage.invoke("consent", {"Records": [undelivered(stage, sent.references[-1])]})
+    stage.invoke("consent", {"Records": [undelivered_status(stage, sent.references[-1])]})
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
-    answered(stage, ANYBODY, True, stopped_clock.now)
+    answer_request(stage, ANYBODY, True, stopped_clock.now)
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
 @pytest.mark.parametrize("reference", ["", "text", "P#1#live#consent#x 1", f"P#999#live#consent#{'0' * 32} 1"])
 def test_a_failure_of_another_message_changes_nothing(stage: Stage, messenger: Use, reference: str) -> None:
     messenger()
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     remind(stage, whom.scope, ANYBODY)
-    assert stage.invoke("consent", {"Records": [undelivered(stage, reference)]}) == {"batchItemFailures": []}
+    assert stage.invoke("consent", {"Records": [undelivered_status(stage, reference)]}) == {"batchItemFailures": []}
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
 
 
@@ -247,19 +247,19 @@ def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
 ) -> None:
     sent = messenger()
     sent.permits = True
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     remind(stage, whom.scope, ANYBODY)
     assert sent.asked == []
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
     dial(stage, stopped_clock, whom.scope, id)
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
 
 
 def test_a_live_request_that_nobody_answers_expires_after_seven_days(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     sent = messenger()
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     with wire(WAKE_UPS_LOST):
         remind(stage, whom.scope, ANYBODY)
     stopped_clock.forward(7 * DAY - 60)
@@ -267,10 +267,10 @@ def test_a_live_request_that_nobody_answers_expires_after_seven_days(
     assert session_of(stage, id)["call_status"] == "queued"
     stopped_clock.forward(60)
     sweep(stage, stopped_clock, whom.scope)
-    assert ended(stage, id) == ("failed", "consent_expired")
+    assert status_and_reason(stage, id) == ("failed", "consent_expired")
     assert sent.asked == [ANYBODY]
     # A grant that comes too late holds for the next call.
-    answered(stage, ANYBODY, True, stopped_clock.now)
+    answer_request(stage, ANYBODY, True, stopped_clock.now)
     assert session_of(stage, id)["call_status"] == "failed"
     assert place(stage, whom, channel="whatsapp").status == 201
 
@@ -286,12 +286,12 @@ def test_a_phone_gets_one_request_a_day_and_two_a_week(stage: Stage, stopped_clo
         assert response.status == status, (day, response.body)
         if status == 409:
             assert response.code == "consent_request_limited"
-            assert list(untidy(whom.scope)) == []
+            assert list(lock_and_count_errors(whom.scope)) == []
         else:
             remind(stage, whom.scope, ANYBODY)
             stopped_clock.forward(1)
-            answered(stage, ANYBODY, False, stopped_clock.now)
-            assert ended(stage, response.json["session_id"]) == ("failed", "consent_declined")
+            answer_request(stage, ANYBODY, False, stopped_clock.now)
+            assert status_and_reason(stage, response.json["session_id"]) == ("failed", "consent_declined")
     assert len(sent.asked) == 3
     # A refusal is not saved: with the week's window past, the same key asks.
     stopped_clock.now = start + 8 * DAY + 2
@@ -303,12 +303,12 @@ def test_two_customers_of_one_phone_cannot_make_two_requests_at_once(
 ) -> None:
     sent = messenger()
     whom = callee(stage, ANYBODY, livemode=True)
-    everybody = [whom, *(another(stage, whom, ANYBODY) for _ in range(5))]
-    answers = at_once([partial(place, stage, each, channel="whatsapp") for each in everybody])
+    everybody = [whom, *(another_customer(stage, whom, ANYBODY) for _ in range(5))]
+    answers = run_at_once([partial(place, stage, each, channel="whatsapp") for each in everybody])
     assert {answer.status for answer in answers} == {202}
-    at_once([partial(remind, stage, whom.scope, ANYBODY)] * 6)
+    run_at_once([partial(remind, stage, whom.scope, ANYBODY)] * 6)
     assert sent.asked == [ANYBODY]
-    assert len(known(whom.scope, ANYBODY)["sessions"]) == 6
+    assert len(stored_consent(whom.scope, ANYBODY)["sessions"]) == 6
 
 
 @pytest.mark.parametrize(
@@ -318,8 +318,8 @@ def test_where_nobody_can_be_asked_the_sessions_that_wait_fail(
     stage: Stage, stopped_clock: Clock, messenger: Use, failure: Exception
 ) -> None:
     messenger(failure)
-    whom, id = requested(stage)
-    second = placed(stage, another(stage, whom, ANYBODY), channel="whatsapp")
+    whom, id = request_consent(stage)
+    second = place_call(stage, another_customer(stage, whom, ANYBODY), channel="whatsapp")
     remind(stage, whom.scope, ANYBODY)
     for each in (id, second):
         session = session_of(stage, each)
@@ -328,7 +328,7 @@ def test_where_nobody_can_be_asked_the_sessions_that_wait_fail(
         assert session["consent"]["status"] != ConsentStatus.PENDING
     stage.fan_out()
     assert events_of(stage, id) == ["session.created", "session.failed"]
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
 
 
 @pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
@@ -336,7 +336,7 @@ def test_a_messenger_that_is_busy_is_asked_again_once(
     stage: Stage, stopped_clock: Clock, messenger: Use, by_sweep: bool
 ) -> None:
     sent = messenger(Busy("ThrottlingException"))
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     remind(stage, whom.scope, ANYBODY)
     # The message may be on its way: not at once again.
     remind(stage, whom.scope, ANYBODY)
@@ -349,7 +349,7 @@ def test_a_messenger_that_is_busy_is_asked_again_once(
         stopped_clock.forward(61)
     assert len(sent.asked) == 2
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
-    answered(stage, ANYBODY, True, stopped_clock.now)
+    answer_request(stage, ANYBODY, True, stopped_clock.now)
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
@@ -357,17 +357,17 @@ def test_an_answer_to_an_earlier_request_does_not_settle_the_next(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     messenger()
-    whom, _ = requested(stage)
+    whom, _ = request_consent(stage)
     remind(stage, whom.scope, ANYBODY)
     at = stopped_clock.now + 60
     stopped_clock.now = at
-    answered(stage, ANYBODY, False, at)
+    answer_request(stage, ANYBODY, False, at)
     stopped_clock.forward(DAY)
-    id = placed(stage, whom, channel="whatsapp")
+    id = place_call(stage, whom, channel="whatsapp")
     remind(stage, whom.scope, ANYBODY)
-    answered(stage, ANYBODY, False, at)
+    answer_request(stage, ANYBODY, False, at)
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
-    answered(stage, ANYBODY, True, stopped_clock.now)
+    answer_request(stage, ANYBODY, True, stopped_clock.now)
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
@@ -375,17 +375,17 @@ def test_a_live_refusal_after_a_grant_holds_for_the_next_call(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     messenger()
-    whom, _ = requested(stage)
+    whom, _ = request_consent(stage)
     remind(stage, whom.scope, ANYBODY)
     stopped_clock.forward(60)
-    answered(stage, ANYBODY, True, stopped_clock.now)
+    answer_request(stage, ANYBODY, True, stopped_clock.now)
     stopped_clock.forward(60)
-    answered(stage, ANYBODY, False, stopped_clock.now)
-    [session] = listed(stage, "/v1/sessions")
+    answer_request(stage, ANYBODY, False, stopped_clock.now)
+    [session] = list_resources(stage, "/v1/sessions")
     dial(stage, stopped_clock, whom.scope, session["id"])
-    assert ended(stage, session["id"]) == ("failed", "consent_revoked")
+    assert status_and_reason(stage, session["id"]) == ("failed", "consent_revoked")
     # SNS may bring the grant again, which is the older answer by now.
-    answered(stage, ANYBODY, True, stopped_clock.now - 60)
+    answer_request(stage, ANYBODY, True, stopped_clock.now - 60)
     assert place(stage, whom, channel="whatsapp").code == "consent_request_limited"
 
 
@@ -393,23 +393,23 @@ def test_an_answer_goes_to_the_project_whose_request_it_answers(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     messenger()
-    first, _ = requested(stage)
+    first, _ = request_consent(stage)
     remind(stage, first.scope, ANYBODY)
     stopped_clock.forward(1)
-    second, _ = requested(stage)
+    second, _ = request_consent(stage)
     remind(stage, second.scope, ANYBODY)
     stopped_clock.forward(1)
-    answered(stage, ANYBODY, True, stopped_clock.now, "message-1")
-    assert known(first.scope, ANYBODY)["status"] == ConsentStatus.GRANTED
-    assert known(second.scope, ANYBODY)["status"] == ConsentStatus.PENDING
-    answered(stage, ANYBODY, False, stopped_clock.now)
-    assert known(first.scope, ANYBODY)["status"] == ConsentStatus.GRANTED
-    assert known(second.scope, ANYBODY)["status"] == ConsentStatus.DECLINED
+    answer_request(stage, ANYBODY, True, stopped_clock.now, "message-1")
+    assert stored_consent(first.scope, ANYBODY)["status"] == ConsentStatus.GRANTED
+    assert stored_consent(second.scope, ANYBODY)["status"] == ConsentStatus.PENDING
+    answer_request(stage, ANYBODY, False, stopped_clock.now)
+    assert stored_consent(first.scope, ANYBODY)["status"] == ConsentStatus.GRANTED
+    assert stored_consent(second.scope, ANYBODY)["status"] == ConsentStatus.DECLINED
 
 
 def ask_operations(stage: Stage, messenger: Use) -> list[str]:
     messenger()
-    whom, _ = requested(stage)
+    whom, _ = request_consent(stage)
     with wire() as line:
         remind(stage, whom.scope, ANYBODY)
     return line.operations()
@@ -421,7 +421,7 @@ def test_a_live_worker_that_dies_while_it_asks_for_consent_asks_at_most_once_mor
     problems = []
     for death in deaths_around(ask_operations(stage, messenger)):
         sent = messenger()
-        whom, id = requested(stage)
+        whom, id = request_consent(stage)
         with wire(None, *death), pytest.raises(Killed):
             remind(stage, whom.scope, ANYBODY)
         for _ in range(3):
@@ -429,10 +429,10 @@ def test_a_live_worker_that_dies_while_it_asks_for_consent_asks_at_most_once_mor
             remind(stage, whom.scope, ANYBODY)
         if not 1 <= len(sent.asked) <= 2:
             problems.append(f"{death}: asked {len(sent.asked)} times")
-        answered(stage, ANYBODY, False, stopped_clock.now)
-        if ended(stage, id) != ("failed", "consent_declined"):
-            problems.append(f"{death}: {ended(stage, id)}")
-        problems += [f"{death}: {each}" for each in untidy(whom.scope)]
+        answer_request(stage, ANYBODY, False, stopped_clock.now)
+        if status_and_reason(stage, id) != ("failed", "consent_declined"):
+            problems.append(f"{death}: {status_and_reason(stage, id)}")
+        problems += [f"{death}: {each}" for each in lock_and_count_errors(whom.scope)]
     assert not problems, "\n".join(problems)
 
 
@@ -441,12 +441,12 @@ def test_an_answer_counts_though_its_worker_died_over_writing_down_that_it_asked
 ) -> None:
     last = max(n for n, name in enumerate(ask_operations(stage, messenger)) if name == "TransactWriteItems")
     sent = messenger()
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     with wire(kill_before=last), pytest.raises(Killed):
         remind(stage, whom.scope, ANYBODY)
     assert sent.asked == [ANYBODY]
     stopped_clock.forward(5)
-    answered(stage, ANYBODY, True, stopped_clock.now)
+    answer_request(stage, ANYBODY, True, stopped_clock.now)
     stopped_clock.forward(61)
     remind(stage, whom.scope, ANYBODY)
     assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
@@ -456,17 +456,17 @@ def test_an_answer_counts_though_its_worker_died_over_writing_down_that_it_asked
 def answers_in(stage: Stage, time: Clock, messenger: Use) -> tuple[Callee, str, dict[str, Any]]:
     """A live request, its session, and the message with the customer's refusal."""
     messenger()
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     work(stage, "consent", reminder(stage, whom.scope, ANYBODY, task_token="t"))
     time.forward(60)
     return whom, id, reply(stage, ANYBODY, False, time.now)
 
 
-def unsettled(stage: Stage, whom: Callee, id: str) -> Iterator[str]:
+def open_request_errors(stage: Stage, whom: Callee, id: str) -> Iterator[str]:
     """What is wrong with a session whose customer declined."""
-    yield from doubled(stage.fan_out())
-    yield from untidy(whom.scope)
-    if (found := ended(stage, id)) != ("failed", "consent_declined"):
+    yield from writes_with_two_events(stage.fan_out())
+    yield from lock_and_count_errors(whom.scope)
+    if (found := status_and_reason(stage, id)) != ("failed", "consent_declined"):
         yield f"the session is {found}"
     if (happened := events_of(stage, id)) != ["session.created", "session.failed"]:
         yield f"events {happened}"
@@ -484,7 +484,7 @@ def test_an_answer_whose_worker_dies_at_any_point_settles_once(
         with wire(None, *death), pytest.raises(Killed):
             work(stage, "consent", record)
         work(stage, "consent", record)
-        problems += [f"{death}: {each}" for each in unsettled(stage, whom, id)]
+        problems += [f"{death}: {each}" for each in open_request_errors(stage, whom, id)]
     assert not problems, "\n".join(problems)
 
 
@@ -503,7 +503,7 @@ def test_an_answer_whose_worker_is_in_trouble_settles_once(
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
             work(stage, "consent", record)
         work(stage, "consent", record)
-        problems += [f"{position} {call.operation}: {each}" for each in unsettled(stage, whom, id)]
+        problems += [f"{position} {call.operation}: {each}" for each in open_request_errors(stage, whom, id)]
     assert not problems, "\n".join(problems)
 
 
@@ -511,8 +511,8 @@ def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_n
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     sent = messenger()
-    first, _ = requested(stage)
-    second = another(stage, first, ANYBODY)
+    first, _ = request_consent(stage)
+    second = another_customer(stage, first, ANYBODY)
 
     class Slow(Messenger):
         def ask(self, to: str, business: str, reference: str) -> str:
@@ -525,20 +525,20 @@ def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_n
         remind(stage, first.scope, ANYBODY)
         stopped_clock.forward(61)
     assert (slow.asked, sent.asked) == ([ANYBODY], [])
-    assert len(known(first.scope, ANYBODY)["sessions"]) == 2
+    assert len(stored_consent(first.scope, ANYBODY)["sessions"]) == 2
 
 
 def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
     sent = messenger(*[Busy("ReadTimeoutError")] * 9)
-    whom, id = requested(stage)
+    whom, id = request_consent(stage)
     for _ in range(6):
         remind(stage, whom.scope, ANYBODY)
         stopped_clock.forward(61)
     assert sent.asked == [ANYBODY] * 3
-    assert ended(stage, id) == ("failed", "provider_error")
+    assert status_and_reason(stage, id) == ("failed", "provider_error")
     # The customer may have seen them, so the request counts.
     assert place(stage, whom, channel="whatsapp").code == "consent_request_limited"
-    assert list(untidy(whom.scope)) == []
+    assert list(lock_and_count_errors(whom.scope)) == []
 
 
 def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
@@ -549,5 +549,5 @@ def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_
     assert (response.status, session_of(stage, response.json["session_id"])["consent"]) == (201, None)
     assert consents.find(whom.scope, ANYBODY).version == 0
     dial(stage, stopped_clock, whom.scope, response.json["session_id"])
-    assert ended(stage, response.json["session_id"]) == ("failed", "destination_not_allowed")
+    assert status_and_reason(stage, response.json["session_id"]) == ("failed", "destination_not_allowed")
     assert sent.asked == []

@@ -17,10 +17,10 @@ from shared.store.keys import Scope
 from shared.tasks import tasks
 from tests.support.browsing import signed_in
 from tests.support.clocks import Clock
-from tests.support.conversing import CANCEL, Thread, conversed, meanwhile, opened, send
-from tests.support.racing import WRITES, at_once
+from tests.support.conversing import CANCEL, Thread, new_thread, send, send_and_get, work_at_each_wait
+from tests.support.racing import WRITES, run_at_once
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import keyed, listed, made, seen, woken
+from tests.support.resources import create_and_get_path, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Project, Stage, sqs_record
 from tests.support.wire import answer as answered_by_aws
 
@@ -50,7 +50,7 @@ def response_lost(work: Callable[[], Any] | None, *, sent: bool = True, writes_b
             if sent:
                 proceed()
             if others is not None:
-                at_once([others])
+                run_at_once([others])
             raise ConnectionFailed("connection_closed")
 
     with aws_client.hooked(Lost()):
@@ -59,15 +59,17 @@ def response_lost(work: Callable[[], Any] | None, *, sent: bool = True, writes_b
 
 
 def customer(stage: Stage) -> str:
-    return made(stage, "customers", phone=PHONE)
+    return create_and_get_path(stage, "customers", phone=PHONE)
 
 
 def appointment(stage: Stage) -> str:
-    return made(stage, "appointments", customer_id=customer(stage).rpartition("/")[2], appointment_at=WHEN)
+    return create_and_get_path(
+        stage, "appointments", customer_id=customer(stage).rpartition("/")[2], appointment_at=WHEN
+    )
 
 
 def endpoint(stage: Stage) -> str:
-    return made(stage, "webhook_endpoints", url="https://example.com/hook")
+    return create_and_get_path(stage, "webhook_endpoints", url="https://example.com/hook")
 
 
 def settings(stage: Stage) -> str:
@@ -88,7 +90,7 @@ Each change is a single write. That of a customer's name is a transaction with s
 """
 
 
-def patched(stage: Stage, path: str, field: str, values: list[str]) -> None:
+def patch_values(stage: Stage, path: str, field: str, values: list[str]) -> None:
     """Somebody gives the field these values, one after another."""
     for value in values:
         assert stage.call("PATCH", path, {field: value}).status == 200
@@ -98,7 +100,7 @@ def types(stage: Stage, path: str) -> list[str]:
     """The types of the events of a resource, oldest first, but for that of its creation."""
     stage.fan_out()
     id = path.rpartition("/")[2]
-    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][-2::-1]
+    return [event["type"] for event in get_resource(stage, f"/v1/events?object_id={id}&limit=100")["data"]][-2::-1]
 
 
 @pytest.mark.parametrize("later", [1, 2, table.WRITERS - 1])
@@ -109,10 +111,10 @@ def test_a_patch_takes_effect_once_and_does_not_overwrite_what_came_after_it(
 ) -> None:
     create, field, mine, theirs, event = CHANGES[what]
     path, values = create(stage), [theirs[n % 2] for n in range(later)]
-    with response_lost(lambda: patched(stage, path, field, values)):
-        response = stage.call("PATCH", path, {field: mine}, headers=keyed(key))
+    with response_lost(lambda: patch_values(stage, path, field, values)):
+        response = stage.call("PATCH", path, {field: mine}, headers=idempotency_header(key))
     assert (response.status, response.json[field]) == (200, mine)
-    assert seen(stage, path)[field] == values[-1]
+    assert get_resource(stage, path)[field] == values[-1]
     assert types(stage, path) == ([event.format(value) for value in (mine, *values)] if event else [])
 
 
@@ -125,10 +127,10 @@ def test_a_patch_that_did_not_reach_the_table_is_applied_to_what_others_wrote(
     create, field, mine, theirs, event = CHANGES[what]
     mine = theirs[later % 2]
     path, values = create(stage), [theirs[n % 2] for n in range(later)]
-    with response_lost(lambda: patched(stage, path, field, values), sent=False):
-        response = stage.call("PATCH", path, {field: mine}, headers=keyed(key))
+    with response_lost(lambda: patch_values(stage, path, field, values), sent=False):
+        response = stage.call("PATCH", path, {field: mine}, headers=idempotency_header(key))
     assert (response.status, response.json[field]) == (200, mine)
-    assert seen(stage, path)[field] == mine
+    assert get_resource(stage, path)[field] == mine
     assert types(stage, path) == ([event.format(value) for value in (*values, mine)] if event else [])
 
 
@@ -136,10 +138,10 @@ def test_a_patch_that_did_not_reach_the_table_is_applied_to_what_others_wrote(
 def test_if_nobody_can_tell_whether_a_patch_took_effect_it_is_not_repeated(stage: Stage, what: str) -> None:
     create, field, mine, theirs, event = CHANGES[what]
     path, values = create(stage), [theirs[n % 2] for n in range(table.WRITERS + 1)]
-    with response_lost(lambda: patched(stage, path, field, values)):
+    with response_lost(lambda: patch_values(stage, path, field, values)):
         response = stage.call("PATCH", path, {field: mine})
     assert (response.code, response.headers["service-should-retry"]) == ("service_unavailable", "false")
-    assert seen(stage, path)[field] == values[-1]
+    assert get_resource(stage, path)[field] == values[-1]
     assert types(stage, path) == ([event.format(value) for value in (mine, *values)] if event else [])
 
 
@@ -150,7 +152,7 @@ def test_a_patch_before_a_deletion_is_not_said_to_have_failed_because_of_it(stag
     with response_lost(lambda: stage.call("DELETE", path)):
         response = stage.call("PATCH", path, {field: mine})
     assert (response.code, response.headers["service-should-retry"]) == ("service_unavailable", "false")
-    assert seen(stage, path)["deleted_at"] is not None
+    assert get_resource(stage, path)["deleted_at"] is not None
     assert event is not None
     assert types(stage, path)[:-1] == [event.format(mine)]
 
@@ -162,7 +164,7 @@ def test_rows_of_the_previous_release_are_written_once(stage: Stage, project: Pr
     kind, id = ("webhook_endpoint" if what == "endpoint" else what), path.rpartition("/")[2]
     pk = Scope(project.id, False).pk(kind)
     table.write_and_get(table.Update(pk, id, set={"req": ids.new("req_"), "w1": None}))
-    with response_lost(lambda: patched(stage, path, field, [theirs[0]])):
+    with response_lost(lambda: patch_values(stage, path, field, [theirs[0]])):
         assert stage.call("PATCH", path, {field: mine}).status == 200
     assert types(stage, path) == ([event.format(value) for value in (mine, theirs[0])] if event else [])
 
@@ -197,19 +199,19 @@ def test_a_deletion_takes_effect_once(stage: Stage, what: str) -> None:
 
 def test_a_creation_takes_effect_once_and_does_not_undo_what_came_after_it(stage: Stage) -> None:
     def rename() -> None:
-        [new] = listed(stage, "/v1/customers")
-        patched(stage, f"/v1/customers/{new['id']}", "name", ["Theirs"])
+        [new] = list_resources(stage, "/v1/customers")
+        patch_values(stage, f"/v1/customers/{new['id']}", "name", ["Theirs"])
 
     with response_lost(rename):
         response = stage.call("POST", "/v1/customers", {"phone": PHONE, "name": "Mine"})
     assert (response.status, response.json["name"]) == (201, "Mine")
-    [only] = listed(stage, "/v1/customers")
+    [only] = list_resources(stage, "/v1/customers")
     assert only["name"] == "Theirs"
 
 
 @pytest.mark.parametrize("thread", [None, "t"])
 def test_the_end_of_a_conversation_takes_effect_once(stage: Stage, thread: str | None) -> None:
-    path = made(stage, "conversations", external_id=thread)
+    path = create_and_get_path(stage, "conversations", external_id=thread)
 
     def others_come_late() -> None:
         assert stage.call("POST", f"{path}/end").status == 200
@@ -218,25 +220,25 @@ def test_the_end_of_a_conversation_takes_effect_once(stage: Stage, thread: str |
     with response_lost(others_come_late):
         response = stage.call("POST", f"{path}/end")
     assert (response.status, response.json["status"]) == (200, "ended")
-    assert [each["status"] for each in listed(stage, "/v1/conversations")] == ["active", "ended"]
+    assert [each["status"] for each in list_resources(stage, "/v1/conversations")] == ["active", "ended"]
     if thread is not None:
         # The thread belongs to the new conversation.
         assert stage.call("POST", "/v1/conversations", {"external_id": thread}).code == "conversation_exists"
 
 
 def test_a_turn_changes_an_appointment_once(stage: Stage, stopped_clock: Clock) -> None:
-    thread: Thread = opened(stage)
-    conversed(stage, stopped_clock, thread, CANCEL)
+    thread: Thread = new_thread(stage)
+    send_and_get(stage, stopped_clock, thread, CANCEL)
     title = {"title": "Theirs"}
     with (
-        meanwhile(stopped_clock, lambda: None),
+        work_at_each_wait(stopped_clock, lambda: None),
         response_lost(lambda: stage.call("PATCH", thread.appointment, title), writes_before=1),
     ):
         response = send(stage, thread, "yes")
     assert response.status == 201, response.body
     assert [action["type"] for action in response.json["reply"]["actions"]] == ["appointment_cancelled"]
     assert sorted(types(stage, thread.appointment)) == ["appointment.cancelled", "appointment.updated"]
-    assert [message["role"] for message in seen(stage, thread.messages)["data"]] == ["user", "assistant"] * 2
+    assert [message["role"] for message in get_resource(stage, thread.messages)["data"]] == ["user", "assistant"] * 2
 
 
 def test_a_form_of_the_admin_pages_is_saved_once(stage: Stage, project: Project) -> None:
@@ -245,9 +247,9 @@ def test_a_form_of_the_admin_pages_is_saved_once(stage: Stage, project: Project)
     browser = signed_in(stage, "lost@example.com", {project.id: members.MEMBER})
     form = {"phone": PHONE, "email": "", "external_id": "", "metadata": "{}", "name": "Mine"}
     csrf = browser.get(f"{page}/edit").field("csrf")
-    with response_lost(lambda: patched(stage, path, "name", ["Theirs"])):
+    with response_lost(lambda: patch_values(stage, path, "name", ["Theirs"])):
         assert browser.post(f"{page}/edit", form | {"csrf": csrf}).status == 303
-    assert seen(stage, path)["name"] == "Theirs"
+    assert get_resource(stage, path)["name"] == "Theirs"
     assert types(stage, path) == ["customer.updated"] * 2
 
 
@@ -263,13 +265,13 @@ def test_a_sign_in_link_whose_deletion_is_not_answered_signs_in_once(stage: Stag
 
 
 def delivery_of(stage: Stage) -> Any:
-    [event] = listed(stage, "/v1/events")
-    [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
+    [event] = list_resources(stage, "/v1/events")
+    [delivery] = list_resources(stage, f"/v1/events/{event['id']}/deliveries")
     return delivery
 
 
 def wake_up_of_a_delivery(stage: Stage, receiver: Receiver) -> Any:
-    made(stage, "webhook_endpoints", url=receiver.url)
+    create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
     customer(stage)
     stage.fan_out()
     [message] = stage.messages("deliveries")
@@ -358,6 +360,6 @@ class InProgress(aws_client.Hook):
 def test_a_transaction_in_progress_may_take_effect(stage: Stage, stopped_clock: Clock, key: str | None) -> None:
     body = {"customer_id": customer(stage).rpartition("/")[2], "appointment_at": WHEN}
     with aws_client.hooked(InProgress()):
-        response = stage.call("POST", "/v1/appointments", body, headers=keyed(key))
+        response = stage.call("POST", "/v1/appointments", body, headers=idempotency_header(key))
     assert (response.status, response.code) == (503, "service_unavailable")
     assert response.headers["service-should-retry"] == ("true" if key else "false")

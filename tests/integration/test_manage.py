@@ -119,7 +119,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
         local.close()
 
 
-def listed(table: str) -> list[dict[str, str]]:
+def table_rows(table: str) -> list[dict[str, str]]:
     """The rows of a table, by the columns of its head."""
     head, *rows = [re.split(" {2,}", line.strip()) for line in table.splitlines()]
     return [dict(zip(head, row, strict=False)) for row in rows]
@@ -151,7 +151,7 @@ def refusing() -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
-def failed(ran: managing.Done) -> str:
+def error_line(ran: managing.Done) -> str:
     """The one line that a command that could not be carried out leaves."""
     assert ran.code == 1, ran
     assert ran.out == ""
@@ -162,7 +162,7 @@ def failed(ran: managing.Done) -> str:
 
 def test_a_new_project_gets_the_next_number_and_is_listed(runner: Runner) -> None:
     first, second = runner.new_project("Zo\u00eb & Sons"), runner.new_project("Zo\u00eb & Sons")
-    rows = listed(runner.done("projects", "list"))
+    rows = table_rows(runner.done("projects", "list"))
 
     assert second == first + 1
     assert [row["id"] for row in rows] == sorted((row["id"] for row in rows), key=int)
@@ -221,7 +221,7 @@ def test_the_list_shows_label_mode_and_last_use_but_not_more_than_the_end_of_a_k
     before = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
     runner.get(plaintext)
     after = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
-    first, second = listed(runner.done("keys", "list", str(project)))
+    first, second = table_rows(runner.done("keys", "list", str(project)))
 
     assert (first["id"], second["id"], first["label"], second["label"]) == (used, unused, "Used", "Unused")
     assert first["key"] == f"sk_live_\u2026{plaintext[-4:]}"
@@ -241,7 +241,7 @@ def test_a_revoked_key_is_refused_at_once_and_the_project_s_others_are_not(runne
     assert runner.get(other)[0] == 200
     since = re.fullmatch(rf"key {id} was revoked at (\S+)\n", told)
     assert since
-    assert [row["revoked"] for row in listed(runner.done("keys", "list", str(project)))] == [since[1], "no"]
+    assert [row["revoked"] for row in table_rows(runner.done("keys", "list", str(project)))] == [since[1], "no"]
     assert runner.done("keys", "revoke", str(project), id) == told
 
 
@@ -279,7 +279,7 @@ def test_what_does_not_exist_is_one_clear_line(runner: Runner, arguments: tuple[
     if "-1" in arguments:
         arguments = (*arguments[:2], "--", *arguments[2:])
 
-    assert told in failed(runner.manage(*arguments))
+    assert told in error_line(runner.manage(*arguments))
 
 
 def test_search_rows_are_deleted_and_made_again(runner: Runner) -> None:
@@ -301,11 +301,11 @@ def test_what_is_kept_about_a_customer_is_printed_as_json(runner: Runner) -> Non
 
 
 def test_a_project_needs_a_name(runner: Runner) -> None:
-    failed(runner.manage("projects", "create", ""))
+    error_line(runner.manage("projects", "create", ""))
 
 
 def test_a_folder_without_a_runner_is_one_clear_line(tmp_path: Path, runner: Runner) -> None:
-    told = failed(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
+    told = error_line(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
 
     assert "no runner is running" in told
     assert "make run" in told
@@ -342,13 +342,13 @@ def test_a_runner_that_was_killed_is_one_clear_line(tmp_path: Path, runner: Runn
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
         (tmp_path / "runner.json").write_text(json.dumps(facts | {"dynamodb_url": url, "aws_url": url}))
-        failed(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
+        error_line(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
 
 
 def test_facts_that_are_damaged_are_one_clear_line(tmp_path: Path, runner: Runner) -> None:
     (tmp_path / "runner.json").write_text("{")
 
-    failed(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
+    error_line(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
 
 
 def change_of(runner: Runner, customer_id: str) -> dict[str, Any]:
@@ -456,7 +456,7 @@ def session_when_ended(runner: Runner, key: str, id: str) -> Any:
         time.sleep(0.1)
 
 
-def called(runner: Runner, key: str, phone: str) -> Any:
+def call_and_wait(runner: Runner, key: str, phone: str) -> Any:
     """A call's session after its end."""
     customer = runner.post(key, "/v1/customers", {"phone": phone})
     call = runner.post(key, f"/v1/customers/{customer['id']}/call", {})
@@ -466,13 +466,13 @@ def called(runner: Runner, key: str, phone: str) -> Any:
 def test_calls_are_limited_to_prefixes_from_now_on(runner: Runner) -> None:
     project = runner.new_project("Limited")
     _, key = runner.new_key(project, "--mode", "live")
-    assert called(runner, key, "+15005550000")["call_status"] == "completed"
+    assert call_and_wait(runner, key, "+15005550000")["call_status"] == "completed"
 
     said = runner.done("calls", "limit", str(project), "--prefix", "+44", "--prefix", "+4930", "--per-day", "7")
     assert said == f"project {project}: live calls to +44, +4930, 50 at once, 7 a day (UTC)\n"
 
-    assert called(runner, key, "+15005550000")["ended_reason"] == "destination_not_allowed"
-    assert called(runner, key, "+493012345678")["call_status"] == "completed"
+    assert call_and_wait(runner, key, "+15005550000")["ended_reason"] == "destination_not_allowed"
+    assert call_and_wait(runner, key, "+493012345678")["call_status"] == "completed"
     # One was dialed before the limits, one after; the destination that is not allowed was not.
     assert runner.done("calls", "show", str(project)) == said + "now 0, today 2\n"
 
@@ -486,7 +486,7 @@ def test_the_limits_of_a_new_project_are_the_defaults(runner: Runner) -> None:
 def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
     project = runner.new_project("Revoked")
     _, key = runner.new_key(project)
-    assert called(runner, key, "+15005550020")["consent"]["status"] == "granted"
+    assert call_and_wait(runner, key, "+15005550020")["consent"]["status"] == "granted"
 
     told = runner.done("consents", "revoke", str(project), "+1 500 555 0020", "--mode", "test")
     assert told.startswith("revoked in test mode: the consent of +15005550020 was granted.")
@@ -545,13 +545,13 @@ def test_the_settings_of_the_agent_are_shown_and_changed(runner: Runner, tmp_pat
     assert shown["opening_hours"][0]["days"] == ["monday"]
     patch.write_text('{"opening_hours": [{"days": ["monday"], "from": "17:00", "to": "09:00"}]}')
     refused = runner.manage("agent", "set", *of_project, "--file", str(patch))
-    assert "opening_hours[0][to]: The end must be after the beginning." in failed(refused)
+    assert "opening_hours[0][to]: The end must be after the beginning." in error_line(refused)
 
 
 def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
     project = runner.new_project("Erased")
     _, key = runner.new_key(project, "--mode", "live")
-    session = called(runner, key, "+12125550106")
+    session = call_and_wait(runner, key, "+12125550106")
     customer, name = session["customer_id"], "Ottilie Quetzal"
     runner.post(key, "/v1/conversations", {"customer": {"id": customer}, "metadata": {"name": name}})
     kept = runner.post(key, "/v1/customers", {"phone": "+12125550107"})
@@ -582,7 +582,7 @@ def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
     assert again == [f"{customer}: complete", "1 of 1 erasures are complete"]
 
 
-def signed_in(link: str) -> tuple[int, str]:
+def open_link(link: str) -> tuple[int, str]:
     """Open a link as a browser does, with cookies; the status and the page."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     try:
@@ -595,11 +595,11 @@ def signed_in(link: str) -> tuple[int, str]:
 
 def test_the_ready_file_has_the_admin_pages_and_a_link_that_works_once(runner: Runner) -> None:
     assert runner.facts["admin_url"] == f"{runner.facts['base_url']}/admin"
-    status, page = signed_in(runner.facts["admin_sign_in_url"])
+    status, page = open_link(runner.facts["admin_sign_in_url"])
     assert status == 200
     for project in runner.facts["projects"]:
         assert project["name"] in page
-    assert signed_in(runner.facts["admin_sign_in_url"])[0] == 403
+    assert open_link(runner.facts["admin_sign_in_url"])[0] == 403
 
 
 def test_an_opt_out_is_soon_in_the_ledger_and_applying_it_changes_nothing(runner: Runner) -> None:
@@ -623,16 +623,16 @@ def test_a_member_signs_in_with_a_link_until_they_are_removed(runner: Runner) ->
         f"Ada@example.com is now viewer of project {project}: "
         "sign in with the link that `members link Ada@example.com` prints\n"
     )
-    (shown,) = listed(runner.done("members", "list", str(project)))
+    (shown,) = table_rows(runner.done("members", "list", str(project)))
     assert shown == {"role": "viewer", "joined": "not yet", "email": "Ada@example.com"}
-    status, page = signed_in(runner.done("members", "link", "ada@example.com").strip())
+    status, page = open_link(runner.done("members", "link", "ada@example.com").strip())
     assert (status, "Events" in page, "Members only" in page) == (200, True, True)
-    (shown,) = listed(runner.done("members", "list", str(project)))
+    (shown,) = table_rows(runner.done("members", "list", str(project)))
     assert re.fullmatch(r"\S+Z", shown["joined"])
 
     assert runner.done("members", "remove", str(project), "ada@example.com").endswith(f"of project {project}\n")
     assert runner.done("members", "list", str(project)) == ""
-    assert "not a member of any project" in failed(runner.manage("members", "link", "ada@example.com"))
+    assert "not a member of any project" in error_line(runner.manage("members", "link", "ada@example.com"))
 
 
 def test_the_only_owner_is_removed_only_by_force(runner: Runner) -> None:
@@ -642,7 +642,7 @@ def test_the_only_owner_is_removed_only_by_force(runner: Runner) -> None:
     assert told.startswith(f"viewer-of-owned@example.com is now viewer of project {project}")
     runner.done(*add, "owner-of-owned@example.com", "--role", "owner")
 
-    assert "add another owner first, or use --force" in failed(runner.manage(*remove, "owner-of-owned@example.com"))
+    assert "add another owner first, or use --force" in error_line(runner.manage(*remove, "owner-of-owned@example.com"))
     runner.done(*remove, "viewer-of-owned@example.com")
     runner.done(*remove, "owner-of-owned@example.com", "--force")
     assert runner.done("members", "list", str(project)) == ""

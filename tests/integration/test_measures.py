@@ -52,11 +52,11 @@ def delete_customers(scope: Scope, rows: Sequence[table.Row]) -> None:
         table.write(writes[start : start + _TRANSACTION], ids.new("req_"))
 
 
-def made(stage: Stage, kind: str) -> dict[str, Any]:
+def create_kind(stage: Stage, kind: str) -> dict[str, Any]:
     """A new resource of the kind, by the API."""
     bodies: dict[str, Callable[[], Any]] = {
         "customers": lambda: {"phone": PHONE},
-        "appointments": lambda: {"customer_id": made(stage, "customers")["id"], "appointment_at": WHEN},
+        "appointments": lambda: {"customer_id": create_kind(stage, "customers")["id"], "appointment_at": WHEN},
         "webhook_endpoints": lambda: {"url": "https://example.com/hook"},
     }
     response = stage.call("POST", f"/v1/{kind}", bodies[kind]())
@@ -94,12 +94,12 @@ def test_a_key_that_cannot_exist_costs_nothing(stage: Stage) -> None:
 
 @pytest.mark.parametrize("kind", ["customers", "appointments", "webhook_endpoints"])
 def test_retrieving_takes_two_calls(stage: Stage, kind: str) -> None:
-    assert cost(stage, "GET", f"/v1/{kind}/{made(stage, kind)['id']}") == ["UpdateItem", "GetItem"]
+    assert cost(stage, "GET", f"/v1/{kind}/{create_kind(stage, kind)['id']}") == ["UpdateItem", "GetItem"]
 
 
 @pytest.mark.parametrize("kind", ["customers", "appointments"])
 def test_retrieving_what_was_deleted_or_never_was_takes_three_calls(stage: Stage, kind: str) -> None:
-    id = made(stage, kind)["id"]
+    id = create_kind(stage, kind)["id"]
     assert stage.call("DELETE", f"/v1/{kind}/{id}").status == 200
     assert cost(stage, "GET", f"/v1/{kind}/{id}") == ["UpdateItem", "GetItem", "GetItem"]
     unknown = id[: id.index("_") + 1] + "0" * 26
@@ -108,7 +108,7 @@ def test_retrieving_what_was_deleted_or_never_was_takes_three_calls(stage: Stage
 
 @pytest.mark.parametrize("kind", ["customers", "appointments", "webhook_endpoints"])
 def test_changing_takes_three_calls_with_and_without_an_idempotency_key(stage: Stage, kind: str) -> None:
-    path = f"/v1/{kind}/{made(stage, kind)['id']}"
+    path = f"/v1/{kind}/{create_kind(stage, kind)['id']}"
     field = "label" if kind == "webhook_endpoints" else "external_id"
     assert cost(stage, "PATCH", path, {field: "a"}) == ["UpdateItem", "GetItem", "UpdateItem"]
     assert cost(stage, "PATCH", path, {field: "b"}, key="b") == ["UpdateItem", "GetItem", "TransactWriteItems"]
@@ -116,7 +116,7 @@ def test_changing_takes_three_calls_with_and_without_an_idempotency_key(stage: S
 
 @pytest.mark.parametrize("kind", ["customers", "appointments", "webhook_endpoints"])
 def test_deleting_takes_three_calls(stage: Stage, kind: str) -> None:
-    calls = cost(stage, "DELETE", f"/v1/{kind}/{made(stage, kind)['id']}")
+    calls = cost(stage, "DELETE", f"/v1/{kind}/{create_kind(stage, kind)['id']}")
     assert len(calls) == 3, calls
 
 
@@ -134,7 +134,7 @@ def test_without_search_rows_creating_a_customer_takes_no_transaction(
 
 
 def test_creating_an_appointment_takes_two_calls_with_and_without_an_idempotency_key(stage: Stage) -> None:
-    body = {"customer_id": made(stage, "customers")["id"], "appointment_at": WHEN}
+    body = {"customer_id": create_kind(stage, "customers")["id"], "appointment_at": WHEN}
     for key in (None, "k"):
         assert cost(stage, "POST", "/v1/appointments", body, status=201, key=key) == [
             "UpdateItem",
@@ -145,7 +145,7 @@ def test_creating_an_appointment_takes_two_calls_with_and_without_an_idempotency
 def test_a_new_call_takes_three_calls_and_four_where_consent_is_looked_for(stage: Stage) -> None:
     expected = ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
     for key in (None, "k"):
-        appointment = made(stage, "appointments")
+        appointment = create_kind(stage, "appointments")
         path, body = f"/v1/customers/{appointment['customer_id']}/call", {"appointment_id": appointment["id"]}
         assert cost(stage, "POST", path, body, status=201, key=key) == expected
     asked = stage.call("POST", "/v1/customers", {"phone": ASKED}).json
@@ -154,7 +154,7 @@ def test_a_new_call_takes_three_calls_and_four_where_consent_is_looked_for(stage
 
 
 def test_a_replay_takes_two_calls_for_a_create_and_three_for_a_patch(stage: Stage) -> None:
-    customer = made(stage, "customers")
+    customer = create_kind(stage, "customers")
     cost(stage, "POST", "/v1/customers", {"phone": PHONE}, status=201, key="create")
     assert len(cost(stage, "POST", "/v1/customers", {"phone": PHONE}, status=201, key="create")) == 2
     cost(stage, "PATCH", f"/v1/customers/{customer['id']}", {"name": "A"}, key="patch")
@@ -191,7 +191,7 @@ def test_a_filtered_page_of_conversations_takes_a_query_for_each_filter_and_one_
 # Capacity
 
 
-def filled(kind: str, scope: Scope, time: Clock, first: int, last: int) -> list[table.Row]:
+def fill_table(kind: str, scope: Scope, time: Clock, first: int, last: int) -> list[table.Row]:
     """Rows `first` to `last` of a table; alike but for the rare ones, each a second younger than the last."""
     found = []
     start = time.now
@@ -220,15 +220,15 @@ def filled(kind: str, scope: Scope, time: Clock, first: int, last: int) -> list[
 BEGINNING = 1_900_000_000.0
 
 
-def at(number: int) -> str:
+def time_of(number: int) -> str:
     """The time of a row."""
     return clock.iso(int(BEGINNING + number) * clock.SECOND)
 
 
 ONE, NONE = f"cust_{1:026d}", f"cust_{0:026d}"
-_CREATED = f"created_at[gte]={at(5)}&created_at[lt]={at(35)}"
+_CREATED = f"created_at[gte]={time_of(5)}&created_at[lt]={time_of(35)}"
 _SECONDS = f"created[gte]={int(BEGINNING) + 5}&created[lt]={int(BEGINNING) + 35}"
-_TIME = f"appointment_at[gte]={at(5)}&appointment_at[lt]={at(35)}"
+_TIME = f"appointment_at[gte]={time_of(5)}&appointment_at[lt]={time_of(35)}"
 PAGES = {
     "customers": [
         "",
@@ -279,10 +279,10 @@ def test_a_page_costs_the_same_capacity_in_a_small_and_in_a_large_table(
     stage: Stage, project: Project, stopped_clock: Clock, kind: str
 ) -> None:
     scope = Scope(project.id, False)
-    rows.write(filled(kind, scope, stopped_clock, 0, FEW))
+    rows.write(fill_table(kind, scope, stopped_clock, 0, FEW))
     small = {query: page(stage, kind, query) for query in PAGES[kind]}
     assert all(count == 20 for count, _, _ in small.values()), small
-    rows.write(filled(kind, scope, stopped_clock, FEW, MANY))
+    rows.write(fill_table(kind, scope, stopped_clock, FEW, MANY))
     large = {query: page(stage, kind, query) for query in PAGES[kind]}
     assert large == small
 
@@ -345,7 +345,7 @@ def test_two_filters_cost_at_most_30_read_units_and_few_calls_at_any_size_and_fi
         assert count == 20
         assert units <= MOST_UNITS
         assert len(calls) <= MOST_CALLS
-        pages = seen_once(stage, f"/v1/{kind}?limit=30&{query}", common)
+        pages = read_once(stage, f"/v1/{kind}?limit=30&{query}", common)
         assert [len(page["data"]) for page in pages[:-1]] == [30] * (len(pages) - 1)
 
 
@@ -370,7 +370,7 @@ def test_filters_that_no_one_index_answers_find_what_their_indexes_have_in_commo
     count, units, _ = page(stage, kind, query)
     assert count == 20
     assert units <= MOST_UNITS + 5
-    seen_once(stage, f"/v1/{kind}?limit=10&{query}", common)
+    read_once(stage, f"/v1/{kind}?limit=10&{query}", common)
 
 
 @pytest.mark.parametrize(("filters", "most_reads", "most_units"), [(2, 9, 160), (3, 16, 310)])
@@ -423,7 +423,7 @@ def read_rows(line: Wire) -> int:
     return found
 
 
-def seen_once(stage: Stage, path: str, visible: list[str]) -> list[Any]:
+def read_once(stage: Stage, path: str, visible: list[str]) -> list[Any]:
     """Read all pages of the list and find exactly the visible rows, newest first; the pages."""
     pages, seen = [], []
     for found, line in pages_of(stage, path):
@@ -461,7 +461,7 @@ def test_a_list_loses_nothing_behind_many_deleted_rows_and_does_not_read_them(
     orders = ["", "&external_id=same", *([_SOME_DAY] if kind == "appointments" else [])]
     for order in orders:
         for limit in (3, 100):
-            pages = seen_once(stage, f"/v1/{kind}?limit={limit}{order}", visible)
+            pages = read_once(stage, f"/v1/{kind}?limit={limit}{order}", visible)
             assert [len(page["data"]) for page in pages] == ([3, 1] if limit == 3 else [4])
         # The id of a deleted row still stands where it stood.
         with wire() as line:

@@ -20,18 +20,18 @@ from tests.support.conversing import (
     WISHES,
     Hurried,
     Thread,
-    answered,
-    asked,
-    conversed,
     events_of,
-    meanwhile,
-    opened,
+    new_thread,
+    run_turn_worker,
     send,
+    send_and_get,
+    store_unanswered_message,
+    thread_errors,
     work,
-    wrongs,
+    work_at_each_wait,
 )
-from tests.support.racing import at_once
-from tests.support.resources import created, keyed, listed, seen, woken
+from tests.support.racing import run_at_once
+from tests.support.resources import create_resource, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Answer, Project, Stage
 from tests.support.wire import Killed, wire
 
@@ -53,11 +53,11 @@ ANSWERED = ["Query", "TransactWriteItems"]
 def test_a_message_by_id_is_stored_and_answered_by_eight_calls_for_a_customer_and_six_without_one(
     stage: Stage, stopped_clock: Clock, key: str | None
 ) -> None:
-    thread = opened(stage)
-    alone = Thread(thread.scope, created(stage, "/v1/conversations")["id"], "", "")
+    thread = new_thread(stage)
+    alone = Thread(thread.scope, create_resource(stage, "/v1/conversations")["id"], "", "")
     for each, reads in ((thread, FOR_A_CUSTOMER), (alone, FOR_NOBODY)):
         with wire() as line:
-            conversed(stage, stopped_clock, each, "Hello", key and key + each.id)
+            send_and_get(stage, stopped_clock, each, "Hello", key and key + each.id)
         assert line.operations("dynamodb") == [AUTHENTICATED, "GetItem", STORED, *reads, *ANSWERED]
         # The wake-ups are sent before the agent starts.
         assert line.operations().index("SendMessageBatch") == line.operations().index(STORED) + 1
@@ -70,8 +70,8 @@ def test_a_message_by_thread_takes_a_call_more_if_the_thread_has_a_conversation(
 ) -> None:
     body = {"external_conversation_id": "t", "content": "Hello"}
     for count, reads in enumerate((["GetItem"], ["GetItem", "GetItem"])):
-        with wire() as line, meanwhile(stopped_clock):
-            response = stage.call("POST", "/v1/messages", body, headers=keyed(key and f"{key}{count}"))
+        with wire() as line, work_at_each_wait(stopped_clock):
+            response = stage.call("POST", "/v1/messages", body, headers=idempotency_header(key and f"{key}{count}"))
         assert response.status == 201
         assert line.operations("dynamodb") == [AUTHENTICATED, *reads, STORED, *FOR_NOBODY, *ANSWERED]
         assert line.operations("sqs") == ["SendMessageBatch"]
@@ -81,8 +81,8 @@ def test_a_message_by_thread_takes_a_call_more_if_the_thread_has_a_conversation(
 def test_a_retry_looks_for_the_reply_at_once_and_then_once_a_wait(
     stage: Stage, stopped_clock: Clock, waits: int
 ) -> None:
-    thread = opened(stage)
-    asked(stage, thread, "Hello", "k")
+    thread = new_thread(stage)
+    store_unanswered_message(stage, thread, "Hello", "k")
     [record] = woken(stage, thread.scope)
 
     def others_turn() -> None:
@@ -97,7 +97,7 @@ def test_a_retry_looks_for_the_reply_at_once_and_then_once_a_wait(
 
     others_turn()
     idle = [lambda: None] * waits
-    with wire() as line, meanwhile(stopped_clock, *idle, answered_by_another):
+    with wire() as line, work_at_each_wait(stopped_clock, *idle, answered_by_another):
         assert send(stage, thread, "Hello", "k").status == 201
     # The conversation is busy, so the key's record decides; then the first look.
     found = [AUTHENTICATED, "GetItem", "GetItem", "GetItem"]
@@ -105,25 +105,25 @@ def test_a_retry_looks_for_the_reply_at_once_and_then_once_a_wait(
 
 
 def test_a_replay_of_an_answered_message_looks_once(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage)
-    conversed(stage, stopped_clock, thread, "Hello", "k")
+    thread = new_thread(stage)
+    send_and_get(stage, stopped_clock, thread, "Hello", "k")
     with wire() as line:
         assert send(stage, thread, "Hello", "k").status == 201
     assert line.operations() == [AUTHENTICATED, "GetItem", "TransactWriteItems", "GetItem", "SendMessageBatch"][:4]
 
 
 def test_a_worker_takes_seven_calls_for_a_customer_and_five_without_one(stage: Stage) -> None:
-    thread = opened(stage)
-    asked(stage, thread, CONFIRM)
+    thread = new_thread(stage)
+    store_unanswered_message(stage, thread, CONFIRM)
     [record] = woken(stage, thread.scope)
     with wire() as line:
         work(stage, [record])
     claimed, committed = ["UpdateItem"], ["Query", "TransactWriteItems"]
     # The conversation, its customer with the settings, the customer's appointments; then the transcript.
     assert line.operations() == [*claimed, "GetItem", *FOR_A_CUSTOMER, *committed]
-    alone = created(stage, "/v1/conversations")["id"]
+    alone = create_resource(stage, "/v1/conversations")["id"]
     nobody = Thread(thread.scope, alone, "", "")
-    asked(stage, nobody, "Hello")
+    store_unanswered_message(stage, nobody, "Hello")
     [record] = woken(stage, thread.scope)
     with wire() as line:
         work(stage, [record])
@@ -144,9 +144,9 @@ def two_ways(thread: Thread) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_an_unknown_query_parameter_keeps_no_retry_from_its_saved_response(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage, external_id="t")
+    thread = new_thread(stage, external_id="t")
     for path, body in two_ways(thread):
-        headers = keyed(path)
+        headers = idempotency_header(path)
         first = stage.call("POST", path, body, headers=headers)
         assert first.status == 201
         for query in ("x=1", "limit=1", "x"):
@@ -155,15 +155,15 @@ def test_an_unknown_query_parameter_keeps_no_retry_from_its_saved_response(stage
             assert again.headers["idempotent-replayed"] == "true"
             assert again.headers["original-request"] == first.headers["service-request-id"]
             assert again.headers["location"] == first.headers["location"]
-        refused = stage.call("POST", f"{path}?x=1", body, headers=keyed(f"{path} 2"))
+        refused = stage.call("POST", f"{path}?x=1", body, headers=idempotency_header(f"{path} 2"))
         assert (refused.status, refused.code) == (400, "parameter_unknown")
-    assert len(seen(stage, thread.messages)["data"]) == 4
+    assert len(get_resource(stage, thread.messages)["data"]) == 4
 
 
 def test_an_unknown_query_parameter_keeps_no_retry_from_its_running_turn(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage, external_id="t")
+    thread = new_thread(stage, external_id="t")
     for path, body in two_ways(thread):
-        headers = keyed(path)
+        headers = idempotency_header(path)
         first = Hurried(stage).call("POST", path, body, headers=headers)
         stage.messages("turns")
         again = Hurried(stage).call("POST", f"{path}?x=1", body, headers=headers)
@@ -195,14 +195,14 @@ def test_an_unknown_query_parameter_keeps_no_retry_from_its_running_turn(stage: 
 def test_a_key_of_a_message_stays_bound_to_its_body_whatever_else_is_wrong(
     stage: Stage, stopped_clock: Clock, other: dict[str, Any]
 ) -> None:
-    thread = opened(stage, external_id="t")
+    thread = new_thread(stage, external_id="t")
     for path, body in two_ways(thread):
-        headers = keyed(path)
+        headers = idempotency_header(path)
         assert Hurried(stage).call("POST", path, body, headers=headers).code == "agent_timeout"
         for query in ("", "?x=1"):
             refused = stage.call("POST", path + query, body | other, headers=headers)
             assert (refused.status, refused.code) == (400, "idempotency_key_reused")
-        answered(stage, thread)
+        run_turn_worker(stage, thread)
 
 
 # Idempotency-Keys
@@ -211,8 +211,8 @@ def test_a_key_of_a_message_stays_bound_to_its_body_whatever_else_is_wrong(
 def test_the_key_of_a_running_turn_waits_for_it_again_and_a_504_is_never_saved(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    thread = opened(stage)
-    message = asked(stage, thread, CONFIRM, "k")
+    thread = new_thread(stage)
+    message = store_unanswered_message(stage, thread, CONFIRM, "k")
     for _ in range(2):
         again = send(Hurried(stage), thread, CONFIRM, "k")
         assert (again.status, again.code) == (504, "agent_timeout")
@@ -221,48 +221,48 @@ def test_the_key_of_a_running_turn_waits_for_it_again_and_a_504_is_never_saved(
         assert again.headers["location"].endswith(thread.messages)
         assert again.headers["service-should-retry"] == "true"
         assert again.json["error"]["request_id"] == again.headers["service-request-id"]
-    assert [each["id"] for each in seen(stage, thread.messages)["data"]] == [message]
+    assert [each["id"] for each in get_resource(stage, thread.messages)["data"]] == [message]
     # A request that has time takes the turn.
     response = send(stage, thread, CONFIRM, "k")
     assert (response.status, response.headers["idempotent-replayed"]) == (201, "true")
     assert response.json["id"] == message
-    assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
+    assert not list(thread_errors(stage, stopped_clock, thread, WISHES[0]))
 
 
 def test_without_a_key_a_504_is_not_to_be_retried_and_the_next_message_is_busy(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     found = send(Hurried(stage), thread, "Hello")
     assert (found.code, found.headers["service-should-retry"]) == ("agent_timeout", "false")
     busy = send(stage, thread, "Hello")
     assert (busy.status, busy.code, busy.headers["retry-after"]) == (409, "conversation_busy", "2")
     assert busy.headers["service-should-retry"] == "true"
-    assert len(seen(stage, thread.messages)["data"]) == 1
+    assert len(get_resource(stage, thread.messages)["data"]) == 1
 
 
 @pytest.mark.parametrize("by_thread", [False, True], ids=["by_id", "by_thread"])
 def test_the_key_of_an_answered_message_gives_the_same_bytes_whatever_has_happened_since(
     stage: Stage, stopped_clock: Clock, by_thread: bool
 ) -> None:
-    thread = opened(stage, external_id="t")
+    thread = new_thread(stage, external_id="t")
     path = "/v1/messages" if by_thread else thread.messages
     body = {"content": "[[sim:markdown]]", "markdown": False}
     body |= {"external_conversation_id": "t"} if by_thread else {}
-    first = stage.call("POST", path, body, headers=keyed("k"))
+    first = stage.call("POST", path, body, headers=idempotency_header("k"))
     assert first.status == 201
     assert "idempotent-replayed" not in first.headers
     changes: Sequence[Callable[[], Any]] = (
         lambda: None,
-        lambda: conversed(stage, stopped_clock, thread, CONFIRM),
-        lambda: asked(stage, thread, "Hello"),
+        lambda: send_and_get(stage, stopped_clock, thread, CONFIRM),
+        lambda: store_unanswered_message(stage, thread, "Hello"),
         lambda: stage.call("POST", f"/v1/conversations/{thread.id}/end"),
-        lambda: created(stage, "/v1/conversations", external_id="t"),
+        lambda: create_resource(stage, "/v1/conversations", external_id="t"),
         lambda: stopped_clock.forward(23 * 3600),
     )
     for change in changes:
         change()
-        again = stage.call("POST", path, body, headers=keyed("k"))
+        again = stage.call("POST", path, body, headers=idempotency_header("k"))
         assert (again.status, again.body) == (201, first.body)
         assert again.headers["idempotent-replayed"] == "true"
         assert again.headers["original-request"] == first.headers["service-request-id"]
@@ -271,10 +271,10 @@ def test_the_key_of_an_answered_message_gives_the_same_bytes_whatever_has_happen
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "answered"])
 def test_a_messages_key_is_refused_to_any_other_request(stage: Stage, stopped_clock: Clock, running: bool) -> None:
-    thread = opened(stage, external_id="t")
-    asked(stage, thread, "Hello", "k")
+    thread = new_thread(stage, external_id="t")
+    store_unanswered_message(stage, thread, "Hello", "k")
     if not running:
-        answered(stage, thread)
+        run_turn_worker(stage, thread)
     others: Sequence[tuple[str, Any]] = (
         (thread.messages, {"content": "Hello!"}),
         (thread.messages, {"content": "Hello", "markdown": False}),
@@ -282,10 +282,10 @@ def test_a_messages_key_is_refused_to_any_other_request(stage: Stage, stopped_cl
         ("/v1/customers", {"phone": PHONE}),
     )
     for path, body in others:
-        response = Hurried(stage).call("POST", path, body, headers=keyed("k"))
+        response = Hurried(stage).call("POST", path, body, headers=idempotency_header("k"))
         assert (response.status, response.code) == (400, "idempotency_key_reused"), (path, response.body)
-    assert len(seen(stage, thread.messages)["data"]) == (1 if running else 2)
-    assert seen(stage, f"/v1/conversations/{thread.id}")["status"] == "active"
+    assert len(get_resource(stage, thread.messages)["data"]) == (1 if running else 2)
+    assert get_resource(stage, f"/v1/conversations/{thread.id}")["status"] == "active"
 
 
 def while_working(stage: Stage, scope: Scope, works: Sequence[Callable[[], Answer]]) -> list[Answer]:
@@ -307,7 +307,7 @@ def while_working(stage: Stage, scope: Scope, works: Sequence[Callable[[], Answe
         return []
 
     requests: list[Callable[[], list[Answer]]] = [partial(counted, each) for each in works]
-    return [found for part in at_once([*requests, worker]) for found in part]
+    return [found for part in run_at_once([*requests, worker]) for found in part]
 
 
 @pytest.mark.parametrize("count", [2, 8])
@@ -315,18 +315,18 @@ def while_working(stage: Stage, scope: Scope, works: Sequence[Callable[[], Answe
 def test_however_many_come_at_once_with_one_key_there_is_one_message_and_one_body(
     stage: Stage, by_thread: bool, count: int
 ) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     path = "/v1/messages" if by_thread else thread.messages
     body: dict[str, Any] = {"content": CONFIRM}
     body |= {"external_conversation_id": "new", "customer": {"id": thread.customer}} if by_thread else {}
-    request = partial(stage.call, "POST", path, body, headers=keyed("k"))
+    request = partial(stage.call, "POST", path, body, headers=idempotency_header("k"))
     answers = while_working(stage, thread.scope, [request] * count)
     assert [found.status for found in answers] == [201] * count, [found.body for found in answers]
     assert len({found.body for found in answers}) == 1
     assert sum("idempotent-replayed" in found.headers for found in answers) == count - 1
-    messages = seen(stage, f"/v1/conversations/{answers[0].json['conversation']['id']}/messages")["data"]
+    messages = get_resource(stage, f"/v1/conversations/{answers[0].json['conversation']['id']}/messages")["data"]
     assert [message["role"] for message in messages] == ["user", "assistant"]
-    assert len(listed(stage, "/v1/conversations")) == 1 + by_thread
+    assert len(list_resources(stage, "/v1/conversations")) == 1 + by_thread
     assert events_of(stage, thread) == ["appointment.created", "appointment.confirmed"]
 
 
@@ -341,7 +341,7 @@ def alternating(stage: Stage, conversation: str, answers: Sequence[Answer]) -> N
     for found in answers:
         if found.status == 409:
             assert (found.headers["retry-after"], found.headers["service-should-retry"]) == ("2", "true")
-    messages = seen(stage, f"/v1/conversations/{conversation}/messages?limit=100")["data"]
+    messages = get_resource(stage, f"/v1/conversations/{conversation}/messages?limit=100")["data"]
     assert [message["role"] for message in messages] == ["user", "assistant"] * codes["201"]
     exchanges = {message["id"]: reply for message, reply in zip(messages[::2], messages[1::2], strict=True)}
     assert {found.json["id"]: found.json["reply"] for found in answers if found.status == 201} == exchanges
@@ -354,15 +354,15 @@ def test_sixteen_first_messages_on_one_thread_give_one_conversation(stage: Stage
         return stage.call("POST", "/v1/messages", body)
 
     answers = while_working(stage, Scope(project.id, False), [partial(first, n) for n in range(16)])
-    [conversation] = listed(stage, "/v1/conversations")
+    [conversation] = list_resources(stage, "/v1/conversations")
     assert conversation["external_id"] == "t"
-    [customer] = listed(stage, "/v1/customers")
+    [customer] = list_resources(stage, "/v1/customers")
     assert conversation["customer_id"] == customer["id"]
     alternating(stage, conversation["id"], answers)
 
 
 def test_sixteen_messages_at_once_to_one_conversation_alternate_with_their_replies(stage: Stage) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
 
     def chat(n: int) -> Answer:
         # Each tries a few times, as a client that is told to come back does.
@@ -377,23 +377,23 @@ def test_sixteen_messages_at_once_to_one_conversation_alternate_with_their_repli
 
 
 def test_of_sixteen_messages_while_nobody_answers_one_is_stored(stage: Stage) -> None:
-    thread = opened(stage)
-    answers = at_once([partial(send, Hurried(stage), thread, f"Hello {n}") for n in range(16)])
+    thread = new_thread(stage)
+    answers = run_at_once([partial(send, Hurried(stage), thread, f"Hello {n}") for n in range(16)])
     codes = Counter(found.code for found in answers)
     # Who is in a hurry does not take part in the race for long.
     assert codes["agent_timeout"] == 1
     assert codes["conversation_busy"] + codes["conflict"] == 15
-    assert len(seen(stage, thread.messages)["data"]) == 1
+    assert len(get_resource(stage, thread.messages)["data"]) == 1
 
 
 def test_messages_and_an_end_at_once_leave_no_message_unanswered(stage: Stage) -> None:
-    thread = opened(stage, external_id="t")
+    thread = new_thread(stage, external_id="t")
     ends = [partial(stage.call, "POST", f"/v1/conversations/{thread.id}/end")] * 2
     chats = [partial(send, stage, thread, f"Hello {n}") for n in range(4)]
     answers = while_working(stage, thread.scope, [*chats, *ends])
     assert [found.status for found in answers[4:]] == [200, 200]
     assert {found.code for found in answers[:4] if found.status != 201} <= {"conversation_busy", "conversation_ended"}
-    messages = seen(stage, thread.messages)["data"]
+    messages = get_resource(stage, thread.messages)["data"]
     assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
     assert len(messages) // 2 == sum(found.status == 201 for found in answers[:4])
 
@@ -402,11 +402,11 @@ def test_messages_and_an_end_at_once_leave_no_message_unanswered(stage: Stage) -
 def test_a_message_stands_after_the_reply_before_it_whatever_the_clocks_say(
     stage: Stage, stopped_clock: Clock, seconds: float
 ) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     for _ in range(6):
-        conversed(stage, stopped_clock, thread, "Hello")
+        send_and_get(stage, stopped_clock, thread, "Hello")
         stopped_clock.forward(seconds)
-        asked(stage, thread, "Hello")
-        answered(stage, thread)
+        store_unanswered_message(stage, thread, "Hello")
+        run_turn_worker(stage, thread)
         stopped_clock.forward(1)
-    assert [each["role"] for each in listed(stage, thread.messages)] == ["user", "assistant"] * 12
+    assert [each["role"] for each in list_resources(stage, thread.messages)] == ["user", "assistant"] * 12

@@ -13,14 +13,14 @@ from shared.core import clock, metrics
 from shared.tasks import tasks
 from tests.support import calling
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, conversed, opened
-from tests.support.delivering import lose_worker, mark, new_event, only, wake_up
+from tests.support.conversing import Thread, new_thread, send_and_get
+from tests.support.delivering import lose_worker, mark, new_event, only_delivery_at, wake_up
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import made
+from tests.support.resources import create_and_get_path
 from tests.support.stage import Stage
 
 
-def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
+def metric_lines(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
     """The lines printed since the last look that measure this."""
     lines = [json.loads(line) for line in printed.readouterr().out.splitlines() if line.startswith('{"_aws"')]
     return [line for line in lines if name in line]
@@ -30,7 +30,7 @@ def lateness(printed: pytest.CaptureFixture[str]) -> list[tuple[str, float]]:
     """Queue class and milliseconds of each attempt since the last look."""
     return [
         (line["queue_class"], line[metrics.DELIVERY_LATENESS][0])
-        for line in measured(printed, metrics.DELIVERY_LATENESS)
+        for line in metric_lines(printed, metrics.DELIVERY_LATENESS)
     ]
 
 
@@ -38,22 +38,22 @@ def test_an_attempt_is_late_by_what_passed_since_it_was_due(
     stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Receiver(answer(500)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         stopped_clock.forward(3)
-        wake_up(stage, only(stage, path), "deliveries")
+        wake_up(stage, only_delivery_at(stage, path), "deliveries")
         assert lateness(capsys) == [("first_attempts", 3000)]
         stopped_clock.forward(2)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
         assert lateness(capsys) == [], "measured ahead of its time"
         stopped_clock.forward(5)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
         assert lateness(capsys) == [("later_attempts", 2000)]
         # What failed is due again 30 s later; the worker that takes it dies.
         stopped_clock.forward(30)
-        lose_worker(stage, only(stage, path))
+        lose_worker(stage, only_delivery_at(stage, path))
         stopped_clock.forward(deliver.LEASE_MS / clock.SECOND)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
         [(queue_class, late)] = lateness(capsys)
         assert (queue_class, round(late, -1)) == ("later_attempts", deliver.LEASE_MS)
 
@@ -62,16 +62,16 @@ def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
     stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Receiver(answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         first, second = new_event(stage), new_event(stage)
-        wake_up(stage, only(stage, first), "deliveries")
+        wake_up(stage, only_delivery_at(stage, first), "deliveries")
         mark(stage, endpoint, slow_until=clock.now())
-        wake_up(stage, only(stage, second), "slow_deliveries")
+        wake_up(stage, only_delivery_at(stage, second), "slow_deliveries")
         assert [queue_class for queue_class, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
         # A hanging one is late by hours. What counts is how long the wake-up of its attempt waits.
         third = new_event(stage)
         stopped_clock.forward(3_600)
-        wake_up(stage, only(stage, third), "hanging_deliveries", clock.now() / 1000 - 7)
+        wake_up(stage, only_delivery_at(stage, third), "hanging_deliveries", clock.now() / 1000 - 7)
         assert lateness(capsys) == [("hanging_endpoints", 7_000)]
 
 
@@ -79,9 +79,9 @@ def test_a_line_is_a_metric_of_the_stage_and_of_no_project(
     stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Receiver(answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
-        wake_up(stage, only(stage, new_event(stage)), "deliveries")
-    [line] = measured(capsys, metrics.DELIVERY_LATENESS)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+        wake_up(stage, only_delivery_at(stage, new_event(stage)), "deliveries")
+    [line] = metric_lines(capsys, metrics.DELIVERY_LATENESS)
     [described] = line.pop("_aws")["CloudWatchMetrics"]
     assert described == {
         "Namespace": metrics.NAMESPACE,
@@ -95,13 +95,13 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
     stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Receiver(answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         for _ in range(tasks.MAX_LOST_WORKERS):
-            lose_worker(stage, only(stage, path))
+            lose_worker(stage, only_delivery_at(stage, path))
             stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
-        wake_up(stage, only(stage, path))
-        assert only(stage, path)["error_code"] == "worker_lost"
+        wake_up(stage, only_delivery_at(stage, path))
+        assert only_delivery_at(stage, path)["error_code"] == "worker_lost"
         assert receiver.requests == []
     printed = capsys.readouterr().out
     [line] = [json.loads(line) for line in printed.splitlines() if line.startswith('{"_aws"')]
@@ -130,7 +130,7 @@ def test_a_live_turn_is_measured_by_whether_the_agent_failed_or_handed_off(
     handed_off: int,
 ) -> None:
     thread = live_thread()
-    conversed(stage, stopped_clock, thread, content)
+    send_and_get(stage, stopped_clock, thread, content)
     assert rates(capsys, *TURN) == [
         (metrics.FAILED_TURNS, metrics.AGENT, failed),
         (metrics.HANDOFFS, metrics.AGENT, handed_off),
@@ -140,7 +140,7 @@ def test_a_live_turn_is_measured_by_whether_the_agent_failed_or_handed_off(
 def test_a_test_keys_turn_is_not_measured_because_it_chooses_its_outcome(
     stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    conversed(stage, stopped_clock, opened(stage), "[[sim:error]]")
+    send_and_get(stage, stopped_clock, new_thread(stage), "[[sim:error]]")
     assert rates(capsys, *TURN) == []
 
 
@@ -157,7 +157,7 @@ def test_a_live_call_is_measured_at_its_end_by_whether_the_carrier_failed(
 ) -> None:
     monkeypatch.setenv("SIMULATE_LIVE", "1")
     whom = calling.callee(stage, f"+150055500{number}", livemode=livemode)
-    calling.dial(stage, stopped_clock, whom.scope, calling.placed(stage, whom))
+    calling.dial(stage, stopped_clock, whom.scope, calling.place_call(stage, whom))
     stage.fan_out()
     assert rates(capsys, metrics.FAILED_CALLS) == ([(metrics.FAILED_CALLS, metrics.CALLS, failed)] if livemode else [])
 
@@ -167,7 +167,7 @@ def test_each_attempt_of_a_batch_has_a_line_of_its_own(
 ) -> None:
     with Receiver(answer(200)) as receiver:
         for _ in range(10):
-            made(stage, "webhook_endpoints", url=receiver.url)
+            create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         new_event(stage)
         stage.invoke("deliver", {"Records": stage.messages("deliveries")})
         assert len(lateness(capsys)) == 10

@@ -22,19 +22,19 @@ from tests.support.clocks import Clock
 from tests.support.delivering import PHONE
 from tests.support.noticed import DISABLED, FAILING, RECOVERED, deliver_event, notices
 from tests.support.receivers import Exchange, Obedient, Receiver, answer
-from tests.support.resources import created, seen
+from tests.support.resources import create_resource, get_resource
 from tests.support.stage import Stage, sqs_record
 
 
 def row_of(stage: Stage, endpoint: str) -> table.Row:
-    scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
+    scope = Scope(get_resource(stage, "/v1/ping")["project_id"], False)
     with privileges.running(None):
         row = table.get(scope.pk("webhook_endpoint"), endpoint)
     assert row is not None
     return row
 
 
-def until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     for _ in range(400):
         if condition():
             return
@@ -47,7 +47,7 @@ def failing(stage: Stage, clock: Clock) -> Iterator[tuple[str, Obedient]]:
     """An endpoint whose next failure is worth a notice."""
     obedient = Obedient(400)
     with Receiver(obedient) as receiver:
-        id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        id = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         deliver_event(stage, clock)
         clock.forward(health.NOTICE_AFTER_S + 1)
         yield id, obedient
@@ -58,7 +58,7 @@ def two_at_once(
 ) -> None:
     """Two attempts in one batch: the slow one gets its status once the quick one's outcome is `recorded`."""
     for _ in range(2):
-        created(stage, "/v1/customers", phone=PHONE)
+        create_resource(stage, "/v1/customers", phone=PHONE)
     stage.fan_out()
     records = [sqs_record(message["body"], stage.queues["retries"].arn) for message in stage.messages("deliveries")]
     assert len(records) == 2
@@ -77,7 +77,7 @@ def two_at_once(
     obedient.behaviour = behave
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(contextvars.copy_context().run, stage.invoke, "deliver", {"Records": records})
-        until(lambda: recorded(row_of(stage, endpoint)))
+        wait_until(lambda: recorded(row_of(stage, endpoint)))
         # A success that took this long reads the endpoint again.
         time.sleep(0.2)
         released.set()
@@ -106,12 +106,12 @@ def test_an_endpoint_that_was_disabled_has_not_recovered(stage: Stage, stopped_c
 def test_an_endpoint_that_accepted_its_last_attempt_is_not_disabled(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(200)
     with Receiver(obedient) as receiver, logged.lines() as lines:
-        id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        id = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         two_at_once(stage, obedient, id, 200, 400, lambda row: "failing_since" in row)
         stopped_clock.forward(health.FAILING_LIMIT_S + 1)
         obedient.behaviour = answer(400)
         deliver_event(stage, stopped_clock)
-        assert seen(stage, f"/v1/webhook_endpoints/{id}")["enabled"]
+        assert get_resource(stage, f"/v1/webhook_endpoints/{id}")["enabled"]
         assert notices(lines) == []
 
 

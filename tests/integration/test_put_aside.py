@@ -15,9 +15,9 @@ from shared.erasure import batches
 from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
-from tests.support.resources import created, seen
+from tests.support.resources import create_resource, get_resource
 from tests.support.stage import Project, Stage
-from tests.support.wire import Fault, Try, answer, throttled, wire
+from tests.support.wire import Fault, Try, answer, throttle, wire
 
 CHANGES = 1_000
 EVENT = 2
@@ -33,7 +33,7 @@ def bucket() -> Iterator[str]:
         objects.erase(name, stored.key)
 
 
-def stored(bucket: str) -> list[Any]:
+def stored_records(bucket: str) -> list[Any]:
     """The records in the bucket."""
     payloads = [json.loads(json.loads(batch.content)["payload"]) for batch in batches.in_bucket(bucket)]
     return [record for payload in payloads for record in payload["Records"]]
@@ -52,7 +52,7 @@ def test_one_poison_record_among_a_thousand_is_put_aside_with_its_alarm_and_the_
     # No batch fails: nothing is retried, and nobody waits.
     records = stage.fan_out()
     assert len(records) == CHANGES
-    [aside] = stored(bucket)
+    [aside] = stored_records(bucket)
     assert aside["dynamodb"]["Keys"]["sk"] == {"S": poison["sk"]}
     assert aside in records
     assert capsys.readouterr().out.count(f'"{metrics.PUT_ASIDE}":[1.0]') == 1
@@ -60,7 +60,7 @@ def test_one_poison_record_among_a_thousand_is_put_aside_with_its_alarm_and_the_
     found: set[str] = set()
     cursor = ""
     while True:
-        page = seen(stage, f"/v1/events?limit=100{cursor}")
+        page = get_resource(stage, f"/v1/events?limit=100{cursor}")
         found |= {event["data"]["object"]["id"] for event in page["data"]}
         if not page["has_more"]:
             break
@@ -74,34 +74,34 @@ def too_large(attempt: Try) -> Any:
     return answer(400, {"__type": kind, "message": "Item size has exceeded the maximum allowed size"})
 
 
-def denied(attempt: Try) -> Any:
+def deny(attempt: Try) -> Any:
     """A role lacks a permission, which a deploy mends."""
     return answer(400, {"__type": "com.amazon.coral.service#AccessDeniedException", "message": "not authorized"})
 
 
-@pytest.mark.parametrize(("trouble", "is_aside"), [(too_large, True), (denied, False), (throttled, False)])
+@pytest.mark.parametrize(("trouble", "is_aside"), [(too_large, True), (deny, False), (throttle, False)])
 def test_only_what_fails_for_itself_is_put_aside(
     stage: Stage, project: Project, bucket: str, trouble: Callable[[Try], Any], is_aside: bool
 ) -> None:
-    customer = created(stage, "/v1/customers", phone="+15005550006")
+    customer = create_resource(stage, "/v1/customers", phone="+15005550006")
     records = stage.stream_records()
     with wire(Fault(EVENT, trouble)):
         found = stage.invoke("fan_out", {"Records": records})
     failures = [{"itemIdentifier": records[0]["dynamodb"]["SequenceNumber"]}]
     assert found == {"batchItemFailures": [] if is_aside else failures}
-    assert len(stored(bucket)) == is_aside
+    assert len(stored_records(bucket)) == is_aside
     # What was put aside fails again as a redriven batch, which stays where it is, until the cause is mended.
     with wire(Fault(EVENT, trouble)):
         again = stage.invoke("fan_out", {"Records": records, "redriven": True})
     assert again == {"batchItemFailures": failures}
-    assert len(stored(bucket)) == is_aside
+    assert len(stored_records(bucket)) == is_aside
     assert stage.invoke("fan_out", {"Records": records, "redriven": True}) == {"batchItemFailures": []}
-    [event] = seen(stage, f"/v1/events?object_id={customer['id']}")["data"]
+    [event] = get_resource(stage, f"/v1/events?object_id={customer['id']}")["data"]
     assert event["type"] == "customer.created"
 
 
 def test_a_change_that_cannot_be_put_aside_is_retried(stage: Stage, project: Project, bucket: str) -> None:
-    created(stage, "/v1/customers", phone="+15005550006")
+    create_resource(stage, "/v1/customers", phone="+15005550006")
     records = stage.stream_records()
     services.s3().delete_bucket(Bucket=bucket)
     try:

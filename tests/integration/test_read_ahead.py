@@ -14,7 +14,7 @@ from shared.aws import client as aws_client
 from shared.projects import api_keys
 from shared.store.keys import Scope
 from tests.support import rows
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 from tests.support.wire import wire
 
@@ -24,7 +24,7 @@ PHONE = "+15005550006"
 @pytest.fixture
 def customer(stage: Stage) -> str:
     """The path of a customer whose project's key this container knows."""
-    return f"/v1/customers/{created(stage, '/v1/customers', phone=PHONE)['id']}"
+    return f"/v1/customers/{create_resource(stage, '/v1/customers', phone=PHONE)['id']}"
 
 
 def test_the_first_request_with_a_key_checks_it_before_it_reads(stage: Stage) -> None:
@@ -37,7 +37,7 @@ def test_the_first_request_with_a_key_checks_it_before_it_reads(stage: Stage) ->
 
 def test_a_revoked_key_gets_nothing_of_what_was_read(stage: Stage, customer: str) -> None:
     project = stage.project()
-    path = f"/v1/customers/{created(stage, '/v1/customers', phone=PHONE)['id']}"
+    path = f"/v1/customers/{create_resource(stage, '/v1/customers', phone=PHONE)['id']}"
     (key,) = [key for key in api_keys.of_project(project.id) if not key.livemode]
     api_keys.revoke(project.id, key.id)
     refused = stage.call("GET", path)
@@ -51,7 +51,7 @@ def test_a_revoked_key_gets_nothing_of_what_was_read(stage: Stage, customer: str
 
 def test_a_key_reads_nothing_of_another_project(stage: Stage, customer: str) -> None:
     stage.project()
-    created(stage, "/v1/customers", phone=PHONE)
+    create_resource(stage, "/v1/customers", phone=PHONE)
     assert stage.call("GET", customer).code == "resource_not_found"
 
 

@@ -21,7 +21,7 @@ from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, disable, mark
 from tests.support.racing import just_before
 from tests.support.receivers import Obedient, Receiver, answer
-from tests.support.resources import created, listed
+from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Project, Stage
 from tests.support.wire import Killed, wire
 
@@ -80,13 +80,13 @@ class Broken:
 
 def broken(stage: Stage, time: Clock, receiver: Receiver, obedient: Obedient, failed: int) -> Broken:
     project: Project = stage.project()
-    endpoint = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+    endpoint = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
     for _ in range(failed):
-        created(stage, "/v1/customers", phone=PHONE)
+        create_resource(stage, "/v1/customers", phone=PHONE)
         time.forward(1)
         stage.fan_out()
         stage.deliver("deliveries")
-    events = [one["id"] for one in reversed(listed(stage, "/v1/events"))]
+    events = [one["id"] for one in reversed(list_resources(stage, "/v1/events"))]
     assert len(events) == failed
     return Broken(stage, time, Scope(project.id, False), endpoint, obedient, receiver, events)
 
@@ -107,7 +107,7 @@ def test_all_failed_deliveries_are_replayed_the_oldest_first(stage: Stage, stopp
         assert case.failed() == []
         assert failures.count(case.scope, case.endpoint, 100) == 0
         for event in case.events:
-            statuses = [one["status"] for one in listed(stage, f"/v1/events/{event}/deliveries")]
+            statuses = [one["status"] for one in list_resources(stage, f"/v1/events/{event}/deliveries")]
             assert sorted(statuses) == ["failed", "succeeded"]
 
 
@@ -145,7 +145,7 @@ def test_a_replay_begins_at_its_time(stage: Stage, stopped_clock: Clock) -> None
         case = broken(stage, stopped_clock, receiver, obedient, 2)
         since = clock.now()
         stopped_clock.forward(60)
-        created(stage, "/v1/customers", phone=PHONE)
+        create_resource(stage, "/v1/customers", phone=PHONE)
         stage.fan_out()
         stage.deliver("deliveries")
         assert len(case.failed()) == 3
@@ -182,15 +182,15 @@ def test_a_delivery_that_fails_after_all_its_workers_were_lost_is_listed(stage: 
     obedient = Obedient(200)
     with Receiver(obedient) as receiver:
         case = broken(stage, stopped_clock, receiver, obedient, 0)
-        created(stage, "/v1/customers", phone=PHONE)
+        create_resource(stage, "/v1/customers", phone=PHONE)
         stage.fan_out()
-        [event] = listed(stage, "/v1/events")
+        [event] = list_resources(stage, "/v1/events")
         [row] = deliveries.of_event(case.scope, event["id"])
         for _ in range(tasks.MAX_LOST_WORKERS):
             assert deliver.claim(row["pk"], row["sk"]) is not None
             stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
         stage.nudge("deliver", "retries", {"pk": row["pk"], "sk": row["sk"]})
-        [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
+        [delivery] = list_resources(stage, f"/v1/events/{event['id']}/deliveries")
         assert delivery["error_code"] == "worker_lost"
         assert case.failed() == [row["sk"]]
 
@@ -280,9 +280,9 @@ def test_the_failed_deliveries_of_several_endpoints_are_one_list(stage: Stage, s
     obedient = Obedient(400)
     with Receiver(obedient) as receiver:
         case = broken(stage, stopped_clock, receiver, obedient, 0)
-        other = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        other = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         for _ in range(5):
-            created(stage, "/v1/customers", phone=PHONE)
+            create_resource(stage, "/v1/customers", phone=PHONE)
             stopped_clock.forward(1)
             stage.fan_out()
             stage.deliver("deliveries")

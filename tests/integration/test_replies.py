@@ -20,20 +20,20 @@ from tests.support.conversing import (
     Hurried,
     Thread,
     Wish,
-    asked,
     before_commit,
-    conversed,
     events_of,
-    meanwhile,
-    opened,
+    new_thread,
     send,
+    send_and_get,
+    store_unanswered_message,
+    thread_errors,
     wake_up,
     work,
-    wrongs,
+    work_at_each_wait,
 )
 from tests.support.faults import FEWER_TROUBLES, deaths
-from tests.support.racing import at_once
-from tests.support.resources import created, seen, woken
+from tests.support.racing import run_at_once
+from tests.support.resources import create_resource, get_resource, woken
 from tests.support.stage import Stage, queue_name, sqs_record
 from tests.support.wire import Fault, Killed, Wire, wire
 
@@ -54,7 +54,7 @@ def stopped_clocks(stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Clo
     return stopped_clock
 
 
-def delayed(line: Wire, stage: Stage) -> list[tuple[int, dict[str, Any]]]:
+def delayed_wake_ups(line: Wire, stage: Stage) -> list[tuple[int, dict[str, Any]]]:
     """The wake-ups that were sent: delay in seconds, and the record that each becomes."""
     entries = [entry for call in line.of("SendMessageBatch") for entry in call.parameters["Entries"]]
     arn = stage.queues["turns"].arn
@@ -63,17 +63,17 @@ def delayed(line: Wire, stage: Stage) -> list[tuple[int, dict[str, Any]]]:
 
 def free_turn(stage: Stage) -> Thread:
     """A conversation whose first message has a turn that nobody has taken. Its wake-up is lost."""
-    thread = opened(stage)
-    asked(stage, thread, CONFIRM, "k")
+    thread = new_thread(stage)
+    store_unanswered_message(stage, thread, CONFIRM, "k")
     stage.messages("turns")
     return thread
 
 
-def wished(stage: Stage, time: Clock, wish: Wish) -> Thread:
+def thread_with_wish(stage: Stage, time: Clock, wish: Wish) -> Thread:
     """A thread in a new project, in which the wish is the next message."""
-    thread = opened(stage)
+    thread = new_thread(stage)
     for content in wish.before:
-        conversed(stage, time, thread, content)
+        send_and_get(stage, time, thread, content)
         time.forward(1)
     return thread
 
@@ -89,36 +89,36 @@ def die_over(stage: Stage, thread: Thread, content: str) -> None:
 def test_the_wake_ups_for_the_end_of_the_lease_and_of_the_turn_are_sent_before_the_agent_starts(
     stage: Stage, stopped_clocks: Clock
 ) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     with wire(kill_after=STORED + 1) as line:
         die_over(stage, thread, CONFIRM)
     assert line.operations()[STORED:] == ["TransactWriteItems", "SendMessageBatch"]
-    (first, record), (last, later) = delayed(line, stage)
+    (first, record), (last, later) = delayed_wake_ups(line, stage)
     assert LEASE_END < first <= LEASE_END + 2
     assert GIVE_UP <= last < GIVE_UP + 5
     assert record["body"] == later["body"]
     # The lease ends five seconds after the window.
     stopped_clocks.forward(LEASE_END - 0.1)
     assert work(stage, [record]) == 1
-    assert len(seen(stage, thread.messages)["data"]) == 1
+    assert len(get_resource(stage, thread.messages)["data"]) == 1
     stopped_clocks.forward(0.2)
     work(stage, [record])
-    assert not list(wrongs(stage, stopped_clocks, thread, WISHES[0]))
+    assert not list(thread_errors(stage, stopped_clocks, thread, WISHES[0]))
 
 
 def test_wake_ups_that_come_after_the_reply_do_nothing(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     with wire() as line:
         response = send(stage, thread, CONFIRM, "k")
     assert response.status == 201
-    wake_ups = delayed(line, stage)
+    wake_ups = delayed_wake_ups(line, stage)
     assert len(wake_ups) == 2
     for delay, record in wake_ups:
         stopped_clock.forward(delay)
         with wire() as line:
             work(stage, [record])
         assert line.operations() == ["UpdateItem"]
-    assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
+    assert not list(thread_errors(stage, stopped_clock, thread, WISHES[0]))
 
 
 # Requests that die
@@ -127,7 +127,7 @@ def test_wake_ups_that_come_after_the_reply_do_nothing(stage: Stage, stopped_clo
 def by_wake_up(stage: Stage, time: Clock, thread: Thread, wish: Wish, line: Wire) -> None:
     """The wake-ups that the request had sent arrive at their times."""
     start = time.now
-    for delay, record in delayed(line, stage):
+    for delay, record in delayed_wake_ups(line, stage):
         time.now = start + delay
         work(stage, [record])
 
@@ -157,12 +157,12 @@ Recovery = Callable[[Stage, Clock, Thread, Wish, Wire], None]
 def test_a_message_whose_request_dies_at_any_point_has_one_reply_and_one_effect(
     stage: Stage, stopped_clocks: Clock, wish: Wish, recovery: Recovery
 ) -> None:
-    thread = wished(stage, stopped_clocks, wish)
+    thread = thread_with_wish(stage, stopped_clocks, wish)
     with wire() as line:
         assert send(stage, thread, wish.content, "k").status == 201
     problems = []
     for before, after in deaths(line.operations()):
-        thread = wished(stage, stopped_clocks, wish)
+        thread = thread_with_wish(stage, stopped_clocks, wish)
         with wire(None, before, after) as line:
             die_over(stage, thread, wish.content)
         stored = after == STORED or len(line.calls) > STORED + 1
@@ -174,7 +174,7 @@ def test_a_message_whose_request_dies_at_any_point_has_one_reply_and_one_effect(
         if recovery is by_wake_up and stored and len(line.calls) == STORED + 1 + (before is not None):
             # It died before it had sent them.
             by_sweep(stage, stopped_clocks, thread, wish, line)
-        problems += [f"{before} {after}: {wrong}" for wrong in wrongs(stage, stopped_clocks, thread, wish)]
+        problems += [f"{before} {after}: {wrong}" for wrong in thread_errors(stage, stopped_clocks, thread, wish)]
     assert not problems, "\n".join(problems)
 
 
@@ -195,7 +195,7 @@ def test_a_retry_that_dies_over_the_turn_leaves_it_to_the_wake_ups_that_it_sent(
         else:
             stopped_clocks.forward(LEASE_END + 1)
             assert send(stage, thread, CONFIRM, "k").status == 201
-        problems += [f"{before} {after}: {wrong}" for wrong in wrongs(stage, stopped_clocks, thread, WISHES[0])]
+        problems += [f"{before} {after}: {wrong}" for wrong in thread_errors(stage, stopped_clocks, thread, WISHES[0])]
     assert not problems, "\n".join(problems)
 
 
@@ -208,14 +208,14 @@ def test_a_message_whose_turn_is_in_trouble_with_any_call_has_one_reply_and_one_
     stage: Stage, stopped_clocks: Clock, kind: str
 ) -> None:
     wish = WISHES[0]
-    thread = wished(stage, stopped_clocks, wish)
+    thread = thread_with_wish(stage, stopped_clocks, wish)
     with wire() as line:
         assert send(stage, thread, wish.content, "k").status == 201
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(line.calls)):
         if position <= STORED or not trouble.concerns(call.operation):
             continue
-        name, thread = f"{trouble.name} at {position} {call.operation}", wished(stage, stopped_clocks, wish)
+        name, thread = f"{trouble.name} at {position} {call.operation}", thread_with_wish(stage, stopped_clocks, wish)
         with wire(Fault(position, trouble.disturbance, trouble.tries)) as line:
             response = send(stage, thread, wish.content, "k")
         if response.status == 504:
@@ -223,7 +223,7 @@ def test_a_message_whose_turn_is_in_trouble_with_any_call_has_one_reply_and_one_
             by_wake_up(stage, stopped_clocks, thread, wish, line)
         elif response.status != 201:
             problems.append(f"{name}: {response.status} {response.body[:90]!r}")
-        problems += [f"{name}: {wrong}" for wrong in wrongs(stage, stopped_clocks, thread, wish)]
+        problems += [f"{name}: {wrong}" for wrong in thread_errors(stage, stopped_clocks, thread, wish)]
     assert not problems, "\n".join(problems)
 
 
@@ -248,7 +248,7 @@ def test_a_retry_in_trouble_with_any_call_of_its_turn_has_one_reply_and_one_effe
             problems.append(f"{name}: {response.status} {response.body[:90]!r}")
         stopped_clocks.forward(LEASE_END + 1)
         send(stage, thread, CONFIRM, "k")
-        problems += [f"{name}: {wrong}" for wrong in wrongs(stage, stopped_clocks, thread, WISHES[0])]
+        problems += [f"{name}: {wrong}" for wrong in thread_errors(stage, stopped_clocks, thread, WISHES[0])]
     assert not problems, "\n".join(problems)
 
 
@@ -302,10 +302,10 @@ def test_an_agent_is_cut_off_two_seconds_before_the_window_ends_and_the_worker_t
     # The lease is released, and the worker woken, before the response.
     released, woken_again = line.calls[-2:]
     assert (released.operation, woken_again.operation) == ("UpdateItem", "SendMessageBatch")
-    *_, (delay, record) = delayed(line, stage)
+    *_, (delay, record) = delayed_wake_ups(line, stage)
     assert delay == 0
     work(stage, [record])
-    assert [each.get("reply_status") for each in seen(stage, thread.messages)["data"]] == ["complete", None]
+    assert [each.get("reply_status") for each in get_resource(stage, thread.messages)["data"]] == ["complete", None]
     replay = send(stage, thread, "Hello", "k")
     assert (replay.status, replay.headers["idempotent-replayed"]) == (201, "true")
     assert replay.json["reply"]["content"].endswith("\n\nGood morning.")
@@ -324,7 +324,7 @@ def test_a_reply_that_took_sixteen_seconds_is_decided_again_if_the_conversation_
     stage: Stage, stopped_clocks: Clock, slow: Callable[..., Slow], live_thread: Callable[[], Thread]
 ) -> None:
     thread, agent = live_thread(), slow(16, 1)
-    found = sent_while(stage, thread, lambda: stage.call("POST", f"/v1/conversations/{thread.id}/end"))
+    found = send_while(stage, thread, lambda: stage.call("POST", f"/v1/conversations/{thread.id}/end"))
     assert found["reply"]["content"].endswith("\n\nGood morning.")
     assert found["conversation"]["status"] == "ended"
     assert len(agent.given) == 2
@@ -336,11 +336,11 @@ def test_a_worker_takes_over_from_a_busy_agent_while_the_request_waits(
     thread, agent = live_thread(), slow(*[None] * replies.AGENT_TRIES, 1)
 
     def worker() -> None:
-        *_, (delay, record) = delayed(line, stage)
+        *_, (delay, record) = delayed_wake_ups(line, stage)
         assert delay == 0
         work(stage, [record])
 
-    with wire() as line, meanwhile(stopped_clocks, lambda: None, worker):
+    with wire() as line, work_at_each_wait(stopped_clocks, lambda: None, worker):
         found = send(stage, thread, "Hello", "k")
     assert found.json["reply"]["content"].endswith("\n\nGood morning.")
     assert len(agent.given) == replies.AGENT_TRIES + 1
@@ -353,25 +353,25 @@ def test_an_agent_that_stays_busy_is_asked_by_workers_until_the_turn_is_too_old(
     slow(100)
     with wire() as line:
         assert send(stage, thread, "Hello", "k").code == "agent_timeout"
-    (*_, (_, record)), workers = delayed(line, stage), 0
-    while len(seen(stage, thread.messages)["data"]) == 1:
+    (*_, (_, record)), workers = delayed_wake_ups(line, stage), 0
+    while len(get_resource(stage, thread.messages)["data"]) == 1:
         with wire() as line:
             work(stage, [record])
         workers += 1
         if line.of("SendMessageBatch"):
-            ((delay, record),) = delayed(line, stage)
+            ((delay, record),) = delayed_wake_ups(line, stage)
             stopped_clocks.forward(delay)
     # Three times unavailable is no reason to give up early; it ends within the 120 s of its lock.
     assert workers >= 3
     assert GIVE_UP <= stopped_clocks.now - start < 120
-    message, reply = seen(stage, thread.messages)["data"]
+    message, reply = get_resource(stage, thread.messages)["data"]
     assert message["reply_status"] == "failed"
     assert reply["content"].startswith(replies.INTRODUCTION)
     assert reply["content"].endswith(f"\n\n{replies.APOLOGY}")
     assert reply["actions"] == [{"type": "handoff", "reason": "agent_failed"}]
     # The conversation is the agent's again with the next message.
     slow(1)
-    assert conversed(stage, stopped_clocks, thread, "Hello")["reply"]["content"] == "Good morning."
+    assert send_and_get(stage, stopped_clocks, thread, "Hello")["reply"]["content"] == "Good morning."
 
 
 def test_an_agent_that_fails_for_good_apologizes_in_the_same_request(
@@ -414,11 +414,11 @@ def test_the_model_knows_the_projects_name_if_the_business_has_none(
 def test_the_forced_timeout_is_504_after_two_seconds_and_a_retry_has_the_reply_five_seconds_later(
     stage: Stage, stopped_clocks: Clock
 ) -> None:
-    thread, start = opened(stage), stopped_clocks.now
+    thread, start = new_thread(stage), stopped_clocks.now
     with wire() as line:
         assert send(stage, thread, LATE, "k").code == "agent_timeout"
     assert stopped_clocks.now - start == pytest.approx(2, abs=0.01)
-    assert min(delay for delay, _ in delayed(line, stage)) == 7
+    assert min(delay for delay, _ in delayed_wake_ups(line, stage)) == 7
     with wire() as line:
         assert send(stage, thread, LATE, "k").status == 201
     assert 7 <= stopped_clocks.now - start < 8
@@ -427,8 +427,8 @@ def test_the_forced_timeout_is_504_after_two_seconds_and_a_retry_has_the_reply_f
 
 
 def test_a_retry_has_twenty_seconds_and_takes_the_turn_when_its_lease_ends(stage: Stage, stopped_clocks: Clock) -> None:
-    thread, start = opened(stage), stopped_clocks.now
-    message = asked(stage, thread, CONFIRM, "k")
+    thread, start = new_thread(stage), stopped_clocks.now
+    message = store_unanswered_message(stage, thread, CONFIRM, "k")
     with suppress(Killed), wire(kill_after=0):
         work(stage, [wake_up(stage, thread, message)])
     for end in (WINDOW, 2 * WINDOW):
@@ -437,7 +437,7 @@ def test_a_retry_has_twenty_seconds_and_takes_the_turn_when_its_lease_ends(stage
     assert send(stage, thread, CONFIRM, "k").status == 201
     # The worker's lease is 50 seconds.
     assert 50 <= stopped_clocks.now - start < 51
-    assert not list(wrongs(stage, stopped_clocks, thread, WISHES[0]))
+    assert not list(thread_errors(stage, stopped_clocks, thread, WISHES[0]))
 
 
 def test_the_forced_timeout_is_for_test_mode_only(
@@ -449,8 +449,8 @@ def test_the_forced_timeout_is_for_test_mode_only(
 
 
 def test_a_retry_and_a_worker_at_one_turn_give_one_reply(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage)
-    message = asked(stage, thread, CONFIRM, "k")
+    thread = new_thread(stage)
+    message = store_unanswered_message(stage, thread, CONFIRM, "k")
 
     def worker() -> None:
         work(stage, [wake_up(stage, thread, message)])
@@ -458,20 +458,20 @@ def test_a_retry_and_a_worker_at_one_turn_give_one_reply(stage: Stage, stopped_c
     def retry() -> None:
         assert send(stage, thread, CONFIRM, "k").status == 201
 
-    at_once([worker, retry, worker, retry])
-    assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
+    run_at_once([worker, retry, worker, retry])
+    assert not list(thread_errors(stage, stopped_clock, thread, WISHES[0]))
 
 
 def test_a_request_without_time_for_the_agent_leaves_the_turn_to_the_worker_at_once(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     with wire() as line:
         assert send(Hurried(stage), thread, CONFIRM, "k").code == "agent_timeout"
-    (delay, record), (last, _) = delayed(line, stage)
+    (delay, record), (last, _) = delayed_wake_ups(line, stage)
     assert (delay, GIVE_UP <= last < GIVE_UP + 5) == (0, True)
     work(stage, [record])
-    assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
+    assert not list(thread_errors(stage, stopped_clock, thread, WISHES[0]))
 
 
 # The world changing during the request
@@ -481,36 +481,36 @@ def test_a_request_without_time_for_the_agent_leaves_the_turn_to_the_worker_at_o
 def test_an_end_during_the_request_succeeds_and_the_reply_is_kept_without_its_effect(
     stage: Stage, stopped_clock: Clock, external_id: str | None
 ) -> None:
-    thread = opened(stage, external_id=external_id)
+    thread = new_thread(stage, external_id=external_id)
 
     def end() -> None:
         assert stage.call("POST", f"/v1/conversations/{thread.id}/end").status == 200
 
-    found = sent_while(stage, thread, end)
+    found = send_while(stage, thread, end)
     assert (found["reply_status"], found["reply"]["actions"]) == ("complete", [])
     assert found["conversation"]["status"] == "ended"
-    assert seen(stage, thread.appointment)["status"] == "pending"
+    assert get_resource(stage, thread.appointment)["status"] == "pending"
     assert events_of(stage, thread) == ["appointment.created"]
     assert send(stage, thread, "Hello").code == "conversation_ended"
 
 
 def test_a_change_of_the_appointment_during_the_request_is_not_lost(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     change = {"notes": "Ring twice", "metadata": {"a": 1}}
-    found = sent_while(stage, thread, lambda: stage.call("PATCH", thread.appointment, change))
+    found = send_while(stage, thread, lambda: stage.call("PATCH", thread.appointment, change))
     assert [action["type"] for action in found["reply"]["actions"]] == ["appointment_confirmed"]
-    appointment = seen(stage, thread.appointment)
+    appointment = get_resource(stage, thread.appointment)
     assert (appointment["status"], appointment["notes"], appointment["metadata"]) == ("confirmed", *change.values())
 
 
 def test_a_message_during_the_request_is_busy_and_not_stored(stage: Stage, stopped_clock: Clock) -> None:
-    thread, others = opened(stage), list[str]()
-    sent_while(stage, thread, lambda: others.append(send(stage, thread, "Hello").code))
+    thread, others = new_thread(stage), list[str]()
+    send_while(stage, thread, lambda: others.append(send(stage, thread, "Hello").code))
     assert others == ["conversation_busy"]
-    assert len(seen(stage, thread.messages)["data"]) == 2
+    assert len(get_resource(stage, thread.messages)["data"]) == 2
 
 
-def sent_while(stage: Stage, thread: Thread, change: Callable[[], Any]) -> Any:
+def send_while(stage: Stage, thread: Thread, change: Callable[[], Any]) -> Any:
     """The 201 of a message whose turn is about to be committed when the change comes."""
 
     def at_the_commit() -> None:
@@ -527,14 +527,14 @@ def sent_while(stage: Stage, thread: Thread, change: Callable[[], Any]) -> Any:
 
 
 def test_a_request_may_end_the_conversation_or_place_a_call(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage, external_id="t")
+    thread = new_thread(stage, external_id="t")
     with wire() as line:
-        placed = conversed(stage, stopped_clock, thread, "Please call me")["reply"]["actions"]
+        placed = send_and_get(stage, stopped_clock, thread, "Please call me")["reply"]["actions"]
     assert [action["type"] for action in placed] == ["call_requested"]
     # The request has sent the wake-up for the dial, too.
     assert [queue_name(call.parameters["QueueUrl"]) for call in line.of("SendMessageBatch")] == ["turns", "dials"]
     stopped_clock.forward(1)
-    ended = conversed(stage, stopped_clock, thread, "Goodbye")
+    ended = send_and_get(stage, stopped_clock, thread, "Goodbye")
     assert [action["type"] for action in ended["reply"]["actions"]] == ["conversation_ended"]
     assert ended["conversation"]["status"] == "ended"
-    assert created(stage, "/v1/conversations", external_id="t")["status"] == "active"
+    assert create_resource(stage, "/v1/conversations", external_id="t")["status"] == "active"

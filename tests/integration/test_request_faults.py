@@ -24,7 +24,7 @@ from tests.support.faults import (
     faults,
     wrongs,
 )
-from tests.support.resources import listed, made
+from tests.support.resources import create_and_get_path, list_resources
 from tests.support.stage import Stage
 from tests.support.wire import Fault, wire
 
@@ -39,7 +39,7 @@ def create_customer(stage: Stage) -> Request:
 
 
 def create_appointment(stage: Stage) -> Request:
-    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
+    customer = create_and_get_path(stage, "customers", phone=PHONE).rpartition("/")[2]
     return Request("POST", "/v1/appointments", {"customer_id": customer, "appointment_at": WHEN}, 201)
 
 
@@ -48,7 +48,7 @@ def create_endpoint(stage: Stage) -> Request:
 
 
 def update_customer(stage: Stage) -> Request:
-    return Request("PATCH", made(stage, "customers", phone=PHONE), {"metadata": {"a": 1}}, 200)
+    return Request("PATCH", create_and_get_path(stage, "customers", phone=PHONE), {"metadata": {"a": 1}}, 200)
 
 
 def update_appointment(stage: Stage) -> Request:
@@ -56,35 +56,35 @@ def update_appointment(stage: Stage) -> Request:
 
 
 def update_endpoint(stage: Stage) -> Request:
-    return Request("PATCH", made(stage, "webhook_endpoints", url=URL), {"enabled": False}, 200)
+    return Request("PATCH", create_and_get_path(stage, "webhook_endpoints", url=URL), {"enabled": False}, 200)
 
 
 def update_of_a_deleted_customer(stage: Stage) -> Request:
-    path = made(stage, "customers", phone=PHONE)
+    path = create_and_get_path(stage, "customers", phone=PHONE)
     stage.call("DELETE", path)
     return Request("PATCH", path, {"name": "A"}, 409)
 
 
 def rotate_secret(stage: Stage) -> Request:
-    return Request("POST", made(stage, "webhook_endpoints", url=URL) + "/rotate_secret", None, 200)
+    return Request("POST", create_and_get_path(stage, "webhook_endpoints", url=URL) + "/rotate_secret", None, 200)
 
 
 def send_test_event(stage: Stage) -> Request:
-    return Request("POST", made(stage, "webhook_endpoints", url=URL) + "/test", None, 202)
+    return Request("POST", create_and_get_path(stage, "webhook_endpoints", url=URL) + "/test", None, 202)
 
 
 def retry_delivery(stage: Stage) -> Request:
-    endpoint = made(stage, "webhook_endpoints", url=URL, enabled=False)
-    made(stage, "customers", phone=PHONE)
+    endpoint = create_and_get_path(stage, "webhook_endpoints", url=URL, enabled=False)
+    create_and_get_path(stage, "customers", phone=PHONE)
     stage.fan_out()
-    [event] = listed(stage, "/v1/events")
-    [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
+    [event] = list_resources(stage, "/v1/events")
+    [delivery] = list_resources(stage, f"/v1/events/{event['id']}/deliveries")
     stage.call("PATCH", endpoint, {"enabled": True})
     return Request("POST", f"/v1/events/{event['id']}/deliveries/{delivery['id']}/retry", None, 202)
 
 
 def delete_customer(stage: Stage) -> Request:
-    return Request("DELETE", made(stage, "customers", phone=PHONE), None, 200)
+    return Request("DELETE", create_and_get_path(stage, "customers", phone=PHONE), None, 200)
 
 
 def delete_appointment(stage: Stage) -> Request:
@@ -92,12 +92,12 @@ def delete_appointment(stage: Stage) -> Request:
 
 
 def delete_endpoint(stage: Stage) -> Request:
-    return Request("DELETE", made(stage, "webhook_endpoints", url=URL), None, 200)
+    return Request("DELETE", create_and_get_path(stage, "webhook_endpoints", url=URL), None, 200)
 
 
 def _appointment(stage: Stage) -> str:
-    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
-    return made(stage, "appointments", customer_id=customer, appointment_at=WHEN)
+    customer = create_and_get_path(stage, "customers", phone=PHONE).rpartition("/")[2]
+    return create_and_get_path(stage, "appointments", customer_id=customer, appointment_at=WHEN)
 
 
 KEYED: Sequence[Preparation] = (
@@ -118,9 +118,13 @@ DELETIONS: Sequence[Preparation] = (delete_customer, delete_appointment, delete_
 def picture(stage: Stage) -> list[str]:
     """All that a project has, but for ids, times and secrets."""
     stage.fan_out()
-    docs = [doc for kind in ("customers", "appointments", "webhook_endpoints") for doc in listed(stage, f"/v1/{kind}")]
-    for event in listed(stage, "/v1/events"):
-        docs += [event, *listed(stage, f"/v1/events/{event['id']}/deliveries")]
+    docs = [
+        doc
+        for kind in ("customers", "appointments", "webhook_endpoints")
+        for doc in list_resources(stage, f"/v1/{kind}")
+    ]
+    for event in list_resources(stage, "/v1/events"):
+        docs += [event, *list_resources(stage, f"/v1/events/{event['id']}/deliveries")]
     return sorted(map(_faceless, docs))
 
 
@@ -134,7 +138,7 @@ THOROUGH = (create_appointment, update_appointment, delete_appointment)
 """These meet all troubles. All requests commit, replay and fail by the same code, so the others meet fewer."""
 
 
-def met_by(prepare: Preparation, kind: str) -> Sequence[Trouble]:
+def troubles_of(prepare: Preparation, kind: str) -> Sequence[Trouble]:
     """What this request is to meet of a kind of trouble."""
     return (TROUBLES if prepare in THOROUGH else FEWER_TROUBLES)[kind]
 
@@ -144,7 +148,7 @@ def met_by(prepare: Preparation, kind: str) -> Sequence[Trouble]:
 def test_a_request_in_trouble_is_answered_as_promised_and_its_retry_makes_the_effect_one(
     stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
 ) -> None:
-    def all_of(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:
+    def try_all(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:
         stage.project()
         request = prepare(stage)
         with wire(fault):
@@ -162,11 +166,11 @@ def test_a_request_in_trouble_is_answered_as_promised_and_its_retry_makes_the_ef
             found += ["the answers differ"] if len(bodies) > 1 else []
         return found, picture(stage)
 
-    wrong, right = all_of(None, None)
+    wrong, right = try_all(None, None)
     assert wrong == []
     problems = []
-    for name, fault, code, retry in faults(stage, prepare, met_by(prepare, kind), "key"):
-        wrong, seen = all_of(fault, code, retry)
+    for name, fault, code, retry in faults(stage, prepare, troubles_of(prepare, kind), "key"):
+        wrong, seen = try_all(fault, code, retry)
         problems += [f"{name}: {each}" for each in wrong]
         if not wrong and seen != right:
             problems.append(f"{name}: {Counter(seen) - Counter(right)} for {Counter(right) - Counter(seen)}")
@@ -178,7 +182,7 @@ def test_a_request_in_trouble_is_answered_as_promised_and_its_retry_makes_the_ef
 def test_a_request_without_a_key_in_trouble_is_answered_as_promised_and_at_most_one_effect(
     stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
 ) -> None:
-    def all_of(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:
+    def try_all(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:
         stage.project()
         request = prepare(stage)
         before = picture(stage)
@@ -193,11 +197,11 @@ def test_a_request_without_a_key_in_trouble_is_answered_as_promised_and_at_most_
         return found, seen
 
     right: list[str] = []
-    wrong, right = all_of(None, None)
+    wrong, right = try_all(None, None)
     assert wrong == []
     problems = []
-    for name, fault, code, retry in faults(stage, prepare, met_by(prepare, kind), None):
-        wrong, seen = all_of(fault, code, retry)
+    for name, fault, code, retry in faults(stage, prepare, troubles_of(prepare, kind), None):
+        wrong, seen = try_all(fault, code, retry)
         problems += [f"{name}: {each}" for each in wrong]
         if not wrong and seen != right:
             problems.append(f"{name}: {Counter(seen) - Counter(right)} for {Counter(right) - Counter(seen)}")
@@ -206,7 +210,7 @@ def test_a_request_without_a_key_in_trouble_is_answered_as_promised_and_at_most_
 
 @pytest.mark.parametrize("path", ["/v1/customers", "/v1/customers?phone=%2B15005550006", "/v1/webhook_endpoints"])
 def test_a_read_in_trouble_is_carried_through_or_unavailable(stage: Stage, stopped_clock: Clock, path: str) -> None:
-    made(stage, "customers", phone=PHONE)
+    create_and_get_path(stage, "customers", phone=PHONE)
     with wire() as line:
         stage.call("GET", path)
     for position in range(len(line.calls)):

@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from shared.aws import services
 from shared.core import clock
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, disable, new_event, only, wake_up
+from tests.support.delivering import PHONE, delete, disable, new_event, only_delivery_at, wake_up
 from tests.support.racing import just_before
 from tests.support.receivers import (
     Behaviour,
@@ -28,7 +28,7 @@ from tests.support.receivers import (
     redirect,
     refusing_url,
 )
-from tests.support.resources import listed, made, seen
+from tests.support.resources import create_and_get_path, get_resource, list_resources
 from tests.support.stage import Stage, queue_name
 from tests.support.wire import Wire, wire
 
@@ -64,13 +64,13 @@ def timers(line: Wire) -> list[tuple[str, Any]]:
 def test_a_delivery_that_ends_while_it_is_read_is_shown_with_its_end(stage: Stage, status: int, alone: bool) -> None:
     """A 410 closes the endpoint; that must not look as if the delivery itself had been canceled by it."""
     with Receiver(answer(status)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         # The endpoints of the deliveries that were read before.
         with just_before("BatchGetItem", lambda: wake_up(stage, waiting)):
-            seen = stage.call("GET", f"{path}/{waiting['id']}").json if alone else only(stage, path)
-        ended = only(stage, path)
+            seen = stage.call("GET", f"{path}/{waiting['id']}").json if alone else only_delivery_at(stage, path)
+        ended = only_delivery_at(stage, path)
         assert (ended["status"], ended["attempt_count"]) == ("failed" if status == 410 else "succeeded", 1)
         # Read before its end or after it, and never what it is not.
         assert seen in (waiting, ended)
@@ -84,12 +84,12 @@ def test_an_attempt_has_the_time_at_which_it_was_signed_and_sent_however_late_it
         answer(500)(exchange)
 
     with Receiver(slow) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         stopped_clock.forward(1)
         sent_at = clock.now()
-        wake_up(stage, only(stage, path))
-        delivery = only(stage, path)
+        wake_up(stage, only_delivery_at(stage, path))
+        delivery = only_delivery_at(stage, path)
         assert [clock.parse(attempt["at"]) for attempt in delivery["attempts"]] == [sent_at]
         assert clock.parse(delivery["last_attempt_at"]) == sent_at
         signature = receiver.requests[0].headers["service-signature"]
@@ -100,13 +100,13 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
     stage: Stage, stopped_clock: Clock
 ) -> None:
     with Receiver(answer(500, b"no")) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         for number in range(1, 10):
             with wire() as line:
-                wake_up(stage, only(stage, path))
+                wake_up(stage, only_delivery_at(stage, path))
             ended_at = clock.now()
-            delivery = only(stage, path)
+            delivery = only_delivery_at(stage, path)
             assert delivery["attempt_count"] == len(receiver.requests) == number
             assert (delivery["response_status_code"], delivery["response_body"]) == (500, "no")
             assert delivery["error_code"] == "http_error"
@@ -124,7 +124,7 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
             # Ahead of its time a wake-up does nothing.
             stopped_clock.now = due / 1000 - 2
             wake_up(stage, delivery)
-            assert only(stage, path) == delivery
+            assert only_delivery_at(stage, path) == delivery
             stopped_clock.now = due / 1000 + 0.0005
         assert delivery["status"] == "failed"
         assert timers(line) == []
@@ -136,7 +136,7 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
         stage.invoke("sweep", {})
         stage.deliver()
         assert len(receiver.requests) == 9
-        assert only(stage, path) == delivery
+        assert only_delivery_at(stage, path) == delivery
         # The same bytes each time, signed anew.
         assert len({request.body for request in receiver.requests}) == 1
         assert {request.headers["webhook-id"] for request in receiver.requests} == {delivery["event_id"]}
@@ -149,12 +149,12 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
 
 def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         for wait in [0, *WAITS[:3]]:
             stopped_clock.forward(wait)
-            wake_up(stage, only(stage, path))
-    delivery, machines = only(stage, path), boto3.client("stepfunctions")
+            wake_up(stage, only_delivery_at(stage, path))
+    delivery, machines = only_delivery_at(stage, path), boto3.client("stepfunctions")
     arn = services.state_machine_arn("delayed_delivery")
     started = machines.list_executions(stateMachineArn=arn)["executions"]
     mine = [execution for execution in started if delivery["id"] in execution["name"]]
@@ -165,25 +165,25 @@ def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage,
 
 def test_a_wake_up_within_a_second_of_its_time_waits_for_it(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500), answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
-        due = clock.parse(only(stage, path)["next_attempt_at"])
+        wake_up(stage, only_delivery_at(stage, path))
+        due = clock.parse(only_delivery_at(stage, path)["next_attempt_at"])
         stopped_clock.forward(4.3)
-        wake_up(stage, only(stage, path))
-        delivery = only(stage, path)
+        wake_up(stage, only_delivery_at(stage, path))
+        delivery = only_delivery_at(stage, path)
         assert delivery["status"] == "succeeded"
         assert due <= clock.now() <= due + 5
 
 
 def test_the_wait_counts_from_the_end_of_a_late_attempt(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
         stopped_clock.forward(100)
-        wake_up(stage, only(stage, path))
-        delivery = only(stage, path)
+        wake_up(stage, only_delivery_at(stage, path))
+        delivery = only_delivery_at(stage, path)
         assert clock.parse(delivery["next_attempt_at"]) == clock.now() + 30_000
 
 
@@ -209,15 +209,15 @@ def test_what_a_receiver_answers_decides_whether_it_is_asked_again(
 ) -> None:
     behaviour, status, error, code = OUTCOMES[outcome]
     with Receiver(behaviour) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
-        delivery = only(stage, path)
+        wake_up(stage, only_delivery_at(stage, path))
+        delivery = only_delivery_at(stage, path)
         assert (delivery["status"], delivery["error_code"], delivery["response_status_code"]) == (status, error, code)
         assert (
             (delivery["next_attempt_at"] is None) == (delivery["completed_at"] is not None) == (status != "attempting")
         )
-        [endpoint] = listed(stage, "/v1/webhook_endpoints")
+        [endpoint] = list_resources(stage, "/v1/webhook_endpoints")
         gone = outcome == "410"
         assert (endpoint["enabled"], endpoint["disabled_reason"]) == ((False, "gone") if gone else (True, None))
         stopped_clock.forward(6)
@@ -227,58 +227,58 @@ def test_what_a_receiver_answers_decides_whether_it_is_asked_again(
 
 def test_a_refused_connection_is_tried_again(stage: Stage, stopped_clock: Clock) -> None:
     with refusing_url() as url:
-        made(stage, "webhook_endpoints", url=url)
+        create_and_get_path(stage, "webhook_endpoints", url=url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
-    delivery = only(stage, path)
+        wake_up(stage, only_delivery_at(stage, path))
+    delivery = only_delivery_at(stage, path)
     assert (delivery["status"], delivery["error_code"]) == ("attempting", "connection_refused")
 
 
 def test_an_endpoint_that_failed_everything_for_five_days_is_disabled(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         for _ in range(5):
             path = new_event(stage)
-            wake_up(stage, only(stage, path))
+            wake_up(stage, only_delivery_at(stage, path))
             assert stage.call("GET", endpoint).json["enabled"]
             stopped_clock.forward(DAY - 1)
-        wake_up(stage, only(stage, new_event(stage)))
+        wake_up(stage, only_delivery_at(stage, new_event(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
         stopped_clock.forward(5)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
         disabled = stage.call("GET", endpoint).json
         assert (disabled["enabled"], disabled["disabled_reason"]) == (False, "failing")
         assert clock.parse(disabled["disabled_at"]) == clock.now()
-        assert only(stage, path)["status"] == "canceled"
-        later = only(stage, new_event(stage))
+        assert only_delivery_at(stage, path)["status"] == "canceled"
+        later = only_delivery_at(stage, new_event(stage))
         assert (later["status"], later["error_code"]) == ("canceled", "endpoint_disabled")
 
 
 def test_one_success_within_the_five_days_keeps_an_endpoint_enabled(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(500)
     with Receiver(obedient) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        wake_up(stage, only(stage, new_event(stage)))
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+        wake_up(stage, only_delivery_at(stage, new_event(stage)))
         stopped_clock.forward(4 * DAY)
         obedient.behaviour = answer(200)
-        wake_up(stage, only(stage, new_event(stage)))
+        wake_up(stage, only_delivery_at(stage, new_event(stage)))
         obedient.behaviour = answer(500)
         for _ in range(4):
             stopped_clock.forward(DAY)
-            wake_up(stage, only(stage, new_event(stage)))
+            wake_up(stage, only_delivery_at(stage, new_event(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
 
 
 def test_enabling_an_endpoint_gives_it_five_new_days(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        wake_up(stage, only(stage, new_event(stage)))
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+        wake_up(stage, only_delivery_at(stage, new_event(stage)))
         stopped_clock.forward(5 * DAY + 1)
-        wake_up(stage, only(stage, new_event(stage)))
+        wake_up(stage, only_delivery_at(stage, new_event(stage)))
         assert not stage.call("GET", endpoint).json["enabled"]
         stage.call("PATCH", endpoint, {"enabled": True})
-        wake_up(stage, only(stage, new_event(stage)))
+        wake_up(stage, only_delivery_at(stage, new_event(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
 
 
@@ -288,21 +288,21 @@ def test_closing_an_endpoint_cancels_what_waits_for_it_at_once_and_for_good(
     stage: Stage, stopped_clock: Clock, close: Callable[[Stage, str], None], attempted: bool
 ) -> None:
     with Receiver(answer(500)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        waiting = only(stage, path)
+        waiting = only_delivery_at(stage, path)
         if attempted:
             wake_up(stage, waiting)
         stopped_clock.forward(3)
         close(stage, endpoint)
         closed_at = clock.now()
-        seen = only(stage, path)
+        seen = only_delivery_at(stage, path)
         assert (seen["status"], seen["error_code"], seen["next_attempt_at"]) == ("canceled", "endpoint_disabled", None)
         assert clock.parse(seen["completed_at"]) == closed_at
         assert seen == stage.call("GET", f"{path}/{seen['id']}").json
         stopped_clock.forward(10)
         wake_up(stage, waiting)
-        assert only(stage, path) == seen
+        assert only_delivery_at(stage, path) == seen
         assert len(receiver.requests) == int(attempted)
         # No step is scheduled any more. The wake-up at the next attempt, which was sent before, may arrive by now.
         stage.empty_queues()
@@ -315,40 +315,42 @@ def test_what_was_canceled_stays_so_after_enabling_and_can_be_retried_by_hand(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     with Receiver(answer(500), answer(500), answer(200)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         disable(stage, endpoint)
         # Disabled and enabled before the worker came: canceled all the same.
         while_disabled = new_event(stage)
         stage.call("PATCH", endpoint, {"enabled": True})
-        first = only(stage, path)
+        first = only_delivery_at(stage, path)
         wake_up(stage, first)
-        assert only(stage, path)["status"] == only(stage, while_disabled)["status"] == "canceled"
+        assert (
+            only_delivery_at(stage, path)["status"] == only_delivery_at(stage, while_disabled)["status"] == "canceled"
+        )
         assert receiver.requests == []
         for each in (path, while_disabled):
             with wire() as line:
-                answered = stage.call("POST", f"{each}/{only(stage, each)['id']}/retry")
+                answered = stage.call("POST", f"{each}/{only_delivery_at(stage, each)['id']}/retry")
             assert answered.status == 202
             assert timers(line) == [("retries", 0)]
             retried = answered.json
             assert (retried["trigger"], retried["status"], retried["attempt_count"]) == ("manual", "attempting", 0)
             wake_up(stage, retried)
-        newest, oldest = listed(stage, path)
+        newest, oldest = list_resources(stage, path)
         assert (oldest["status"], newest["retry_of"]) == ("canceled", first["id"])
         assert clock.parse(newest["next_attempt_at"]) == clock.now() + 5_000
         stopped_clock.forward(5)
         wake_up(stage, newest)
-        assert listed(stage, path)[0]["status"] == "succeeded"
+        assert list_resources(stage, path)[0]["status"] == "succeeded"
         bodies = {request.body for request in receiver.requests}
         assert len(bodies) == 2  # one for each event
 
 
 def test_a_manual_retry_of_a_closed_endpoint_is_refused(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(400)) as receiver:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
-        retry = f"{path}/{only(stage, path)['id']}/retry"
+        wake_up(stage, only_delivery_at(stage, path))
+        retry = f"{path}/{only_delivery_at(stage, path)['id']}/retry"
         disable(stage, endpoint)
         assert stage.call("POST", retry).code == "webhook_endpoint_disabled"
         delete(stage, endpoint)
@@ -359,16 +361,16 @@ def test_retries_go_to_the_present_url_with_the_present_secret_and_the_frozen_bo
     stage: Stage, stopped_clock: Clock
 ) -> None:
     with Receiver(answer(500)) as former, Receiver(answer(200)) as present:
-        endpoint = made(stage, "webhook_endpoints", url=former.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=former.url)
         path = new_event(stage)
-        wake_up(stage, only(stage, path))
-        [customer] = listed(stage, "/v1/customers")
+        wake_up(stage, only_delivery_at(stage, path))
+        [customer] = list_resources(stage, "/v1/customers")
         stage.call("PATCH", f"/v1/customers/{customer['id']}", {"name": "Changed"})
         stage.call("PATCH", endpoint, {"url": present.url})
         stage.call("POST", f"{endpoint}/rotate_secret")
         stopped_clock.forward(5)
-        wake_up(stage, only(stage, path))
-        delivery = only(stage, path)
+        wake_up(stage, only_delivery_at(stage, path))
+        delivery = only_delivery_at(stage, path)
         assert (delivery["status"], delivery["url"]) == ("succeeded", present.url)
         assert present.requests[0].body == former.requests[0].body
         event = stage.call("GET", path.removesuffix("/deliveries"))
@@ -410,12 +412,12 @@ def test_the_previous_secret_signs_until_it_expires_or_is_rotated_again(stage: S
         assert signing() == [1, 0]
         assert rotate(60)
         assert signing() == [2, 1], "a further rotation ends the older one"
-        before = seen(stage, endpoint)
+        before = get_resource(stage, endpoint)
         stopped_clock.forward(59.9)
         assert signing() == [2, 1]
         stopped_clock.forward(0.1)
         assert signing() == [2]
-        assert seen(stage, endpoint) == before | {"previous_secret_expires_at": None}, "nothing else changes"
+        assert get_resource(stage, endpoint) == before | {"previous_secret_expires_at": None}, "nothing else changes"
         assert rotate(60)
         assert rotate(0) is None
         assert signing() == [4]
@@ -426,8 +428,8 @@ def test_the_previous_secret_signs_until_it_expires_or_is_rotated_again(stage: S
 
 def test_first_attempts_of_an_endpoint_come_in_the_order_of_the_changes(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
-        customers = [made(stage, "customers", phone=PHONE).rpartition("/")[2] for _ in range(12)]
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+        customers = [create_and_get_path(stage, "customers", phone=PHONE).rpartition("/")[2] for _ in range(12)]
         stage.settle()
         assert [json.loads(request.body)["data"]["object"]["id"] for request in receiver.requests] == customers
 
@@ -436,8 +438,8 @@ def test_a_test_event_reaches_its_endpoint_alone_whatever_its_filters_and_has_a_
     stage: Stage, stopped_clock: Clock
 ) -> None:
     with Receiver(answer(500), answer(200)) as receiver, Receiver(answer(200)) as other:
-        endpoint = made(stage, "webhook_endpoints", url=receiver.url, event_filters=["session.*"])
-        made(stage, "webhook_endpoints", url=other.url)
+        endpoint = create_and_get_path(stage, "webhook_endpoints", url=receiver.url, event_filters=["session.*"])
+        create_and_get_path(stage, "webhook_endpoints", url=other.url)
         with wire() as line:
             response = stage.call("POST", f"{endpoint}/test")
         assert (response.status, response.json["trigger"]) == (202, "test")
@@ -447,5 +449,8 @@ def test_a_test_event_reaches_its_endpoint_alone_whatever_its_filters_and_has_a_
         stopped_clock.forward(5)
         wake_up(stage, response.json)
         path = f"/v1/events/{response.json['event_id']}/deliveries"
-        assert (only(stage, path)["status"], only(stage, path)["attempt_count"]) == ("succeeded", 2)
+        assert (only_delivery_at(stage, path)["status"], only_delivery_at(stage, path)["attempt_count"]) == (
+            "succeeded",
+            2,
+        )
         assert other.requests == []

@@ -16,9 +16,9 @@ from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
-from tests.support.delivering import delete, disable, mark, new_event, only, wake_up
+from tests.support.delivering import delete, disable, mark, new_event, only_delivery_at, wake_up
 from tests.support.receivers import Obedient, Receiver, answer
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 
@@ -28,14 +28,14 @@ class Waiting:
     def __init__(self, stage: Stage, receiver: Receiver) -> None:
         self.stage = stage
         self.scope = Scope(stage.project().id, False)
-        self.endpoint = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        self.endpoint = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         self.path = new_event(stage)
         stage.deliver("deliveries")
         assert self.doc["attempt_count"] == 1
 
     @property
     def doc(self) -> Any:
-        return only(self.stage, self.path)
+        return only_delivery_at(self.stage, self.path)
 
     def send_now(self) -> bool:
         """Whether there was anything to write. The wake-up of the attempt is delivered."""
@@ -157,8 +157,8 @@ def test_a_test_event_that_waits_is_not_listed(stage: Stage, stopped_clock: Cloc
         one = Waiting(stage, receiver)
         test = stage.call("POST", f"/v1/webhook_endpoints/{one.endpoint}/test").json
         stage.deliver("retries")
-        assert only(stage, f"/v1/events/{test['event_id']}/deliveries")["attempt_count"] == 1
+        assert only_delivery_at(stage, f"/v1/events/{test['event_id']}/deliveries")["attempt_count"] == 1
         mark(stage, f"/v1/webhook_endpoints/{one.endpoint}", timeouts=HANGING_FROM)
         stopped_clock.forward(6)
-        wake_up(stage, only(stage, f"/v1/events/{test['event_id']}/deliveries"))
+        wake_up(stage, only_delivery_at(stage, f"/v1/events/{test['event_id']}/deliveries"))
         assert one.listed() == [one.doc["id"]]

@@ -19,9 +19,9 @@ from tests.support import rows
 from tests.support.clocks import Clock
 from tests.support.delivering import fan_out_customers
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import listed
+from tests.support.resources import list_resources
 from tests.support.stage import Stage, sqs_record
-from tests.support.wire import ALWAYS, Fault, throttled, wire
+from tests.support.wire import ALWAYS, Fault, throttle, wire
 
 Key = tuple[str, str]
 
@@ -43,7 +43,7 @@ class Gate(aws_client.Hook):
         return proceed(call)
 
 
-def stored(stage: Stage, count: int) -> list[Key]:
+def store_customers(stage: Stage, count: int) -> list[Key]:
     scope = Scope(stage.project().id, False)
     written = [rows.customer(scope) for _ in range(count)]
     rows.write(written)
@@ -55,7 +55,7 @@ def begin(pool: ThreadPoolExecutor, reads: table.SharedReads, keys: Iterable[Key
 
 
 def test_reads_that_are_asked_for_during_another_share_the_next_request(stage: Stage) -> None:
-    first, common, absent, *others = stored(stage, 12)
+    first, common, absent, *others = store_customers(stage, 12)
     absent = (absent[0], absent[1] + "0")
     reads, gate, joined = table.SharedReads(seconds=30), Gate(), threading.Semaphore(0)
 
@@ -77,7 +77,7 @@ def test_reads_that_are_asked_for_during_another_share_the_next_request(stage: S
 
 
 def test_a_read_does_not_wait_long_for_a_slow_one(stage: Stage) -> None:
-    first, second = stored(stage, 2)
+    first, second = store_customers(stage, 2)
     reads, gate = table.SharedReads(), Gate()
     with aws_client.hooked(gate), ThreadPoolExecutor(2) as pool:
         begin(pool, reads, [first])
@@ -112,16 +112,16 @@ def test_the_attempts_of_a_batch_share_their_reads(stage: Stage, stopped_clock: 
         slow = SlowRead()
         with aws_client.hooked(slow):
             stage.invoke("deliver", {"Records": batch})
-        events = listed(stage, "/v1/events")
-        found = [each for event in events for each in listed(stage, f"/v1/events/{event['id']}/deliveries")]
+        events = list_resources(stage, "/v1/events")
+        found = [each for event in events for each in list_resources(stage, f"/v1/events/{event['id']}/deliveries")]
         assert [each["status"] for each in found] == ["succeeded"] * 10
     assert slow.reads < 10
 
 
 def test_a_read_that_fails_fails_for_all_that_share_it_and_for_no_later_one(stage: Stage) -> None:
-    keys = stored(stage, 8)
+    keys = store_customers(stage, 8)
     reads = table.SharedReads()
-    with wire(Fault(0, throttled, ALWAYS)), ThreadPoolExecutor(12) as pool:
+    with wire(Fault(0, throttle, ALWAYS)), ThreadPoolExecutor(12) as pool:
         for read in [begin(pool, reads, [key]) for key in keys]:
             with pytest.raises(Unavailable):
                 read.result(timeout=60)

@@ -30,7 +30,7 @@ from shared.core.event_types import STREAM_KINDS
 from tests.simulation.expressions import Unsupported
 from tests.simulation.table import Refused, Table
 from tests.support import privileges
-from tests.support.properties import fixed
+from tests.support.properties import fixed_examples
 from tests.support.stage import Stage
 
 PARTITIONS, SORTS = ("a", "b"), ("1", "2", "3")
@@ -173,14 +173,14 @@ _BETWEEN = " AND sk BETWEEN :least AND :most"
 operations = st.lists(st.one_of(writes(), writes(), transactions(), reads()), min_size=1, max_size=12)
 
 
-@fixed(60)
+@fixed_examples(60)
 @given(operations=operations)
 def test_the_same_operations_have_the_same_results(stage: Stage, operations: list[tuple[str, dict[str, Any]]]) -> None:
     name, prefix = os.environ["TABLE_NAME"], f"simulated-{time.time_ns()}-{next(_examples)}-"
     simulated = Table(name, time.time)
     stage.stream_records()
     for operation, parameters in operations:
-        given_parameters = _given(operation, parameters, name, prefix)
+        given_parameters = _fill_in(operation, parameters, name, prefix)
         assert _result(simulated.call, operation, given_parameters) == _real(operation, given_parameters), (
             operation,
             given_parameters,
@@ -190,7 +190,7 @@ def test_the_same_operations_have_the_same_results(stage: Stage, operations: lis
     assert _changes(of_kind) == _changes(stage.stream_records())
 
 
-def _given(operation: str, parameters: dict[str, Any], table: str, prefix: str) -> dict[str, Any]:
+def _fill_in(operation: str, parameters: dict[str, Any], table: str, prefix: str) -> dict[str, Any]:
     """The parameters with the table's name, and keys of this example alone."""
     filled: dict[str, Any] = json.loads(json.dumps(parameters).replace("PREFIX", prefix).replace("TABLE", table))
     if operation == "TransactWriteItems":

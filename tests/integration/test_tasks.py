@@ -17,7 +17,7 @@ from shared.store.keys import due, due_shard
 from shared.tasks import tasks
 from shared.tasks.tasks import Claim, NotDue
 from tests.support.clocks import Clock
-from tests.support.racing import at_once, just_before
+from tests.support.racing import just_before, run_at_once
 from tests.support.stage import Stage
 
 LEASE = 30 * clock.SECOND
@@ -87,20 +87,20 @@ def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) 
 
 
 def test_a_wake_up_that_is_a_little_early_waits_until_the_work_is_due(job: Job, stopped_clock: Clock) -> None:
-    def soon() -> Claim[table.Row] | None:
+    def claim_soon() -> Claim[table.Row] | None:
         return tasks.claim_soon(job.pk, job.sk, lambda: clock.now() + LEASE)
 
     job.schedule(at=clock.now() + tasks.EARLY_MS + 1)
     assert not tasks.is_free(job.row)
-    assert soon() is None
+    assert claim_soon() is None
     stopped_clock.forward(0.001)
     before = stopped_clock.now
-    claim = soon()
+    claim = claim_soon()
     assert claim is not None
     assert stopped_clock.now - before == pytest.approx(tasks.EARLY_MS / clock.SECOND, abs=0.01)
     # The lease is counted from the claim, not from the wake-up.
     assert claim.seconds_left == pytest.approx(LEASE / clock.SECOND, abs=0.01)
-    assert soon() is None
+    assert claim_soon() is None
 
 
 def test_the_commit_of_a_worker_that_lost_its_claim_after_another_commit_fails(job: Job, stopped_clock: Clock) -> None:
@@ -124,7 +124,7 @@ def test_one_worker_at_a_time_has_a_row(job: Job) -> None:
 
 def test_of_many_workers_one_gets_the_row(stage: Stage) -> None:
     job = Job().schedule()
-    assert sum(isinstance(claim, Claim) for claim in at_once([job.claim] * 8)) == 1
+    assert sum(isinstance(claim, Claim) for claim in run_at_once([job.claim] * 8)) == 1
 
 
 def test_work_that_is_not_due_is_not_claimed(job: Job) -> None:
@@ -153,7 +153,7 @@ def test_a_dead_workers_row_is_taken_over_and_counted(job: Job, stopped_clock: C
 def test_of_many_workers_one_takes_a_dead_workers_row_over(stage: Stage) -> None:
     job = Job().schedule()
     assert isinstance(job.claim(lease=0), Claim)
-    found = [claim for claim in at_once([job.claim] * 8) if isinstance(claim, Claim)]
+    found = [claim for claim in run_at_once([job.claim] * 8) if isinstance(claim, Claim)]
     assert [claim.lost_workers for claim in found] == [1]
 
 

@@ -12,16 +12,16 @@ from shared.store.keys import Scope
 from shared.telephony import adapters
 from tests.support import calling
 from tests.support.clocks import Clock
-from tests.support.conversing import CONFIRM, answered, asked, opened
-from tests.support.delivering import PHONE, only, wake_up
+from tests.support.conversing import CONFIRM, new_thread, run_turn_worker, store_unanswered_message
+from tests.support.delivering import PHONE, only_delivery_at, wake_up
 from tests.support.lex_events import event as lex_event
-from tests.support.live_calls import Line, after, contact_event, tell
-from tests.support.live_calls import answered as answered_call
+from tests.support.live_calls import Line, contact_event, forward_and_work, tell
+from tests.support.live_calls import answer_live_call as answered_call
 from tests.support.logged import ids, lines
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import made
+from tests.support.resources import create_and_get_path
 from tests.support.stage import Stage, sqs_record
-from tests.support.wire import Fault, refused, wire
+from tests.support.wire import Fault, refuse_connection, wire
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def test_a_request_is_named_by_its_event_and_by_every_attempt_of_its_deliveries(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     with Receiver(answer(500), answer(200)) as receiver, lines() as logged:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         customer, request_id = create(stage)
         stage.fan_out()
         [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
         path = f"/v1/events/{event['id']}/deliveries"
-        wake_up(stage, only(stage, path), "deliveries")
+        wake_up(stage, only_delivery_at(stage, path), "deliveries")
         stopped_clock.forward(5)
-        wake_up(stage, only(stage, path))
+        wake_up(stage, only_delivery_at(stage, path))
     assert ids(logged, "event", "request_id", "event_id", "object_id") == [(request_id, event["id"], customer)]
     named = ids(logged, "attempt", "request_id", "event_id", "number", "status")
     assert named == [(request_id, event["id"], 1, 500), (request_id, event["id"], 2, 200)]
@@ -59,12 +59,12 @@ def test_a_request_is_named_by_its_event_and_by_every_attempt_of_its_deliveries(
 
 def test_a_retry_by_hand_is_named_by_its_own_request(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(400), answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         customer, first = create(stage)
         stage.settle()
         [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
         path = f"/v1/events/{event['id']}/deliveries"
-        retried = stage.call("POST", f"{path}/{only(stage, path)['id']}/retry")
+        retried = stage.call("POST", f"{path}/{only_delivery_at(stage, path)['id']}/retry")
         with lines() as logged:
             stage.settle()
     request_id = retried.headers["service-request-id"]
@@ -106,12 +106,12 @@ def test_a_consent_that_the_customer_gives_dials_for_the_request_that_asked(stag
 
 
 def test_a_turn_and_what_it_changes_name_the_request_of_the_message(stage: Stage, stopped_clock: Clock) -> None:
-    thread = opened(stage)
+    thread = new_thread(stage)
     stage.fan_out()
     with lines() as logged:
-        message_id = asked(stage, thread, CONFIRM)
+        message_id = store_unanswered_message(stage, thread, CONFIRM)
         [(request_id,)] = ids(logged, "request", "request_id")
-        answered(stage, thread)
+        run_turn_worker(stage, thread)
         stage.fan_out()
     assert request_id is not None
     assert ids(logged, "turn", "message_id", "request_id") == [(message_id, request_id)]
@@ -136,14 +136,14 @@ def test_an_event_of_the_carrier_and_a_turn_of_the_call_name_the_request_that_pl
     assert ids(logged, "voice turn", "request_id") == [(request_id,)]
     assert call.row["cause"] == request_id
     with lines() as logged:
-        after(stage, stopped_clock, call, 1)
+        forward_and_work(stage, stopped_clock, call, 1)
     assert ids(logged, "call", "request_id") == [(request_id,)]
     assert trace.request_id() is None
 
 
 def test_items_of_a_batch_do_not_name_each_others_requests(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200), answer(200)) as receiver, lines() as logged:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         made_by = [create(stage) for _ in range(2)]
         stage.fan_out()
         records = stage.messages("deliveries")
@@ -155,7 +155,7 @@ def test_items_of_a_batch_do_not_name_each_others_requests(stage: Stage, stopped
 
 
 def test_a_line_that_is_logged_while_a_request_is_served_names_it(stage: Stage) -> None:
-    with lines() as logged, wire(Fault(0, refused, service="sqs")):
+    with lines() as logged, wire(Fault(0, refuse_connection, service="sqs")):
         whom = calling.callee(stage)
         placed = calling.place(stage, whom)
     lost = (placed.headers["service-request-id"], [placed.json["session_id"]])

@@ -22,14 +22,14 @@ from tests.support.conversing import (
     CONFIRM,
     WISHES,
     Thread,
-    asked,
-    conversed,
-    given_again,
-    opened,
+    new_thread,
+    redeliver_wake_up,
     send,
+    send_and_get,
+    store_unanswered_message,
+    thread_errors,
     wake_up,
     work,
-    wrongs,
 )
 from tests.support.faults import FEWER_TROUBLES, deaths
 from tests.support.resources import woken
@@ -37,7 +37,7 @@ from tests.support.stage import Project, Stage
 from tests.support.wire import Fault, Killed, wire
 
 
-def used(scope: Scope) -> dict[str, int]:
+def month_usage(scope: Scope) -> dict[str, int]:
     """This month's usage."""
     return dict(usage.of_month(scope, clock.iso(clock.now())[:7]))
 
@@ -49,23 +49,23 @@ def test_a_live_turn_is_counted_once_and_a_test_turn_is_not(
     thread = live_thread()
     contents = ("Hello", CONFIRM, "[[sim:error]]", CONFIRM)
     for count, content in enumerate(contents, 1):
-        found = conversed(stage, stopped_clock, thread, content, f"k{count}")
+        found = send_and_get(stage, stopped_clock, thread, content, f"k{count}")
         assert found["conversation"]["livemode"] is True
-        assert used(thread.scope)["messages"] == count
+        assert month_usage(thread.scope)["messages"] == count
     # The key again, and the wake-up again, are no further turns.
     assert send(stage, thread, "Hello", "k1").status == 201
     work(stage, [wake_up(stage, thread, found["id"])])
-    assert used(thread.scope)["messages"] == len(contents)
+    assert month_usage(thread.scope)["messages"] == len(contents)
     # A month has its own sum; so have a mode and a project.
     stopped_clock.forward(31 * 24 * 3600)
-    assert used(thread.scope) == dict.fromkeys(usage.COUNTERS, 0)
-    conversed(stage, stopped_clock, thread, "Hello")
-    assert used(thread.scope)["messages"] == 1
-    assert used(Scope(thread.scope.project_id, False))["messages"] == 0
-    tested = opened(stage)
-    conversed(stage, stopped_clock, tested, "Hello")
+    assert month_usage(thread.scope) == dict.fromkeys(usage.COUNTERS, 0)
+    send_and_get(stage, stopped_clock, thread, "Hello")
+    assert month_usage(thread.scope)["messages"] == 1
+    assert month_usage(Scope(thread.scope.project_id, False))["messages"] == 0
+    tested = new_thread(stage)
+    send_and_get(stage, stopped_clock, tested, "Hello")
     for livemode in (False, True):
-        assert used(Scope(tested.scope.project_id, livemode))["messages"] == 0
+        assert month_usage(Scope(tested.scope.project_id, livemode))["messages"] == 0
 
 
 def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
@@ -73,7 +73,7 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
 ) -> None:
     def one() -> tuple[Thread, dict[str, Any]]:
         thread = live_thread()
-        asked(stage, thread, CONFIRM, "k")
+        store_unanswered_message(stage, thread, CONFIRM, "k")
         [record] = woken(stage, thread.scope)
         return thread, record
 
@@ -88,10 +88,10 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
         thread, record = one()
         with disturbed(), suppress(Killed):
             stage.invoke("turn", {"Records": [record]})
-        given_again(stage, stopped_clock, thread, record, by_sweep=False)
-        assert used(thread.scope)["messages"] == 1, disturbed
-        assert not list(wrongs(stage, stopped_clock, thread, WISHES[0])), disturbed
-        assert used(thread.scope)["messages"] == 1, disturbed
+        redeliver_wake_up(stage, stopped_clock, thread, record, by_sweep=False)
+        assert month_usage(thread.scope)["messages"] == 1, disturbed
+        assert not list(thread_errors(stage, stopped_clock, thread, WISHES[0])), disturbed
+        assert month_usage(thread.scope)["messages"] == 1, disturbed
 
 
 @pytest.mark.parametrize("by_worker", [False, True], ids=["request", "worker"])
@@ -112,12 +112,12 @@ def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_count
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "Good morning."}], tokens=(100, 10)))
         if by_worker:
-            asked(stage, thread, "Hello", "k")
+            store_unanswered_message(stage, thread, "Hello", "k")
             work(stage, woken(stage, thread.scope))
         found = send(stage, thread, "Hello", "k").json
         model.assert_no_pending_responses()
     assert found["reply"]["content"].endswith("\n\nGood morning.")
-    counted = used(thread.scope)
+    counted = month_usage(thread.scope)
     assert (counted["messages"], counted["input_tokens"], counted["output_tokens"]) == (1, 100, 10)
 
 

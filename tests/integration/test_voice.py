@@ -36,25 +36,25 @@ from tests.support.live_calls import (
     TITLE,
     Line,
     LiveCall,
-    after,
     analysis_of,
-    answered,
+    answer_live_call,
     assert_over,
     contact_event,
-    dialed,
-    dies,
+    dial_live_call,
     events_of,
     files,
-    kept_log,
+    forward_and_work,
+    log_without_secrets,
+    lose_worker_at_start,
     object_event,
     outcome,
-    placed,
+    place_live_call,
     tell,
     text_of,
     work,
 )
-from tests.support.racing import at_once
-from tests.support.resources import created, seen
+from tests.support.racing import run_at_once
+from tests.support.resources import create_resource, get_resource
 from tests.support.stage import Stage
 from tests.support.wire import Fault, conflicting, wire
 
@@ -70,7 +70,7 @@ WHEN = "Monday 6 May 2030 at 07:08 (UTC)"
 
 @pytest.fixture(autouse=True)
 def logged(stage: Stage) -> Iterator[list[logging.LogRecord]]:
-    with kept_log(SECRETS) as lines:
+    with log_without_secrets(SECRETS) as lines:
         yield lines
 
 
@@ -129,14 +129,14 @@ def say(stage: Stage, call: LiveCall, text: str | None) -> tuple[str, bool]:
     return answer["messages"][0]["content"], closes
 
 
-def reached(stage: Stage, line: Line, **order: Any) -> LiveCall:
+def reach_customer(stage: Stage, line: Line, **order: Any) -> LiveCall:
     """A live call whose customer has said that it is they."""
-    call = answered(stage, line, **order)
+    call = answer_live_call(stage, line, **order)
     assert TITLE in say(stage, call, "Yes, speaking.")[0]
     return call
 
 
-def talks(stage: Stage, time: Clock, call: LiveCall, *texts: str) -> tuple[str, bool]:
+def talk(stage: Stage, time: Clock, call: LiveCall, *texts: str) -> tuple[str, bool]:
     """The answer to the last of these; those before it do not end the call."""
     for text in texts[:-1]:
         time.forward(6)
@@ -177,11 +177,11 @@ def assert_in_order(lines: Sequence[Any]) -> None:
 
 
 def test_a_yes_confirms_the_appointment(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
-    _, closes = talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    call = reach_customer(stage, line)
+    _, closes = talk(stage, stopped_clock, call, "Yes, I'll be there.")
     assert not closes
     assert appointment(call)["status"] == "confirmed"
-    _, closes = talks(stage, stopped_clock, call, "No, thank you. Goodbye.")
+    _, closes = talk(stage, stopped_clock, call, "No, thank you. Goodbye.")
     assert closes
     hangs_up(stage, stopped_clock, call, line)
     assert outcome(call) == ("completed", "customer_hangup", "human")
@@ -191,10 +191,10 @@ def test_a_yes_confirms_the_appointment(stage: Stage, stopped_clock: Clock, line
 
 
 def test_an_appointment_is_moved_in_two_turns(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
-    talks(stage, stopped_clock, call, MOVE)
+    call = reach_customer(stage, line)
+    talk(stage, stopped_clock, call, MOVE)
     assert (appointment(call)["status"], "proposal" in call.row) == ("pending", True)
-    talks(stage, stopped_clock, call, "Yes, please.")
+    talk(stage, stopped_clock, call, "Yes, please.")
     assert (appointment(call)["status"], appointment(call)["appointment_at"]) == ("rescheduled", MOVED)
     assert "proposal" not in call.row
     hangs_up(stage, stopped_clock, call, line)
@@ -202,16 +202,16 @@ def test_an_appointment_is_moved_in_two_turns(stage: Stage, stopped_clock: Clock
 
 
 def test_a_proposal_that_is_not_agreed_to_is_dropped(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
-    talks(stage, stopped_clock, call, MOVE, "No, thanks.", "Yes")
+    call = reach_customer(stage, line)
+    talk(stage, stopped_clock, call, MOVE, "No, thanks.", "Yes")
     assert (appointment(call)["status"], appointment(call)["appointment_at"]) == ("pending", "2030-05-06T07:08:09.000Z")
     hangs_up(stage, stopped_clock, call, line)
     assert call.doc["summary"] is None
 
 
 def test_an_appointment_is_cancelled_in_two_turns(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
-    talks(stage, stopped_clock, call, "I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.")
+    call = reach_customer(stage, line)
+    talk(stage, stopped_clock, call, "I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.")
     assert appointment(call)["status"] == "cancelled"
     hangs_up(stage, stopped_clock, call, line)
     assert call.doc["summary"] == f"The customer cancelled the appointment of {WHEN}."
@@ -220,24 +220,24 @@ def test_an_appointment_is_cancelled_in_two_turns(stage: Stage, stopped_clock: C
 def test_who_does_not_want_to_be_called_again_is_not_and_the_call_ends(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
-    text, closes = talks(stage, stopped_clock, call, "Please do not call me again.")
+    call = answer_live_call(stage, line)
+    text, closes = talk(stage, stopped_clock, call, "Please do not call me again.")
     assert (text, closes) == ("All right, we will not call or write to you again. Goodbye!", True)
     hangs_up(stage, stopped_clock, call, line)
     assert call.doc["summary"] == "The customer does not want to be called again."
-    assert seen(stage, f"/v1/customers/{call.customer}")["do_not_call"] is True
+    assert get_resource(stage, f"/v1/customers/{call.customer}")["do_not_call"] is True
     assert events_of(stage, call.customer) == ["customer.created", "customer.updated"]
     refused = stage.call("POST", f"/v1/customers/{call.customer}/call", {})
     assert refused.json["error"]["code"] == "customer_opted_out"
 
 
 def test_whoever_answers_opts_the_phone_out_that_was_called(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
-    other = created(stage, "/v1/customers", phone=PHONE)["id"]
+    call = answer_live_call(stage, line)
+    other = create_resource(stage, "/v1/customers", phone=PHONE)["id"]
     waiting = stage.call("POST", f"/v1/customers/{other}/call", {}).json["session_id"]
     stage.call("PATCH", f"/v1/customers/{call.customer}", {"phone": "+15005550199"})
-    talks(stage, stopped_clock, call, "Stop calling me!")
-    assert seen(stage, f"/v1/sessions/{waiting}")["ended_reason"] == "opted_out"
+    talk(stage, stopped_clock, call, "Stop calling me!")
+    assert get_resource(stage, f"/v1/sessions/{waiting}")["ended_reason"] == "opted_out"
     refused = stage.call("POST", f"/v1/customers/{other}/call", {})
     assert refused.json["error"]["code"] == "customer_opted_out"
 
@@ -245,11 +245,11 @@ def test_whoever_answers_opts_the_phone_out_that_was_called(stage: Stage, stoppe
 def test_a_call_that_is_spoken_when_the_customer_opts_out_elsewhere_ends_with_the_next_sentence(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     assert stage.call("PATCH", f"/v1/customers/{call.customer}", {"do_not_call": True}).status == 200
     work(stage, call)
     assert call.doc["call_status"] == "dialing"
-    text, closes = talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    text, closes = talk(stage, stopped_clock, call, "Yes, I'll be there.")
     assert (text, closes) == ("Sorry, I have just heard that we are not to call you. Goodbye.", True)
     assert appointment(call)["status"] == "pending"
 
@@ -257,7 +257,7 @@ def test_a_call_that_is_spoken_when_the_customer_opts_out_elsewhere_ends_with_th
 def test_a_call_that_rings_when_the_customer_opts_out_is_stopped(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = dialed(stage)
+    call = dial_live_call(stage)
     assert stage.call("PATCH", f"/v1/customers/{call.customer}", {"do_not_call": True}).status == 200
     work(stage, call)
     assert line.stopped == [line.contacts[call.id]]
@@ -269,8 +269,8 @@ def test_a_call_that_rings_when_the_customer_opts_out_is_stopped(
 def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
-    _, closes = talks(stage, stopped_clock, call, LATER)
+    call = answer_live_call(stage, line)
+    _, closes = talk(stage, stopped_clock, call, LATER)
     assert closes
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("call_later", "callback_requested", "human")
@@ -281,24 +281,24 @@ def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     )
     assert appointment(call)["status"] == "pending"
     assert events_of(stage, call.id)[-2:] == ["session.call_later", "session.transcript_ready"]
-    after(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert_over(call)
 
 
 def test_after_a_change_in_an_earlier_turn_the_customer_is_not_called_again(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = reached(stage, line)
-    talks(stage, stopped_clock, call, "Yes, I'll be there.")
-    text, closes = talks(stage, stopped_clock, call, LATER)
+    call = reach_customer(stage, line)
+    talk(stage, stopped_clock, call, "Yes, I'll be there.")
+    text, closes = talk(stage, stopped_clock, call, LATER)
     assert ("another call is not needed" in text, closes) == (True, False)
     hangs_up(stage, stopped_clock, call, line)
     assert (call.doc["outcome"], call.doc["call_later_at"]) == ("confirmed", None)
 
 
 def test_a_customer_who_wants_a_person_is_to_be_called_back(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
-    _, closes = talks(stage, stopped_clock, call, "I want to speak to a person")
+    call = reach_customer(stage, line)
+    _, closes = talk(stage, stopped_clock, call, "I want to speak to a person")
     assert closes
     hangs_up(stage, stopped_clock, call, line)
     assert call.doc["summary"] == "The customer is to be called back by a person."
@@ -307,17 +307,17 @@ def test_a_customer_who_wants_a_person_is_to_be_called_back(stage: Stage, stoppe
 def test_what_was_changed_is_told_though_a_person_is_asked_for_in_the_end(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = reached(stage, line)
-    talks(stage, stopped_clock, call, "Yes, I'll be there.", "I want to speak to a person")
+    call = reach_customer(stage, line)
+    talk(stage, stopped_clock, call, "Yes, I'll be there.", "I want to speak to a person")
     hangs_up(stage, stopped_clock, call, line)
     told = f"The customer confirmed the appointment of {WHEN}. The customer is to be called back by a person."
     assert call.doc["summary"] == told
 
 
 def test_three_silences_in_a_row_end_the_call(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     assert [say(stage, call, None)[1] for _ in range(2)] == [False, False]
-    assert not talks(stage, stopped_clock, call, "When is it?")[1]
+    assert not talk(stage, stopped_clock, call, "When is it?")[1]
     spoken = [say(stage, call, None) for _ in range(3)]
     assert spoken == [(voice.SILENCE, False), (voice.SILENCE, False), (voice.FAREWELL, True)]
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
@@ -325,37 +325,37 @@ def test_three_silences_in_a_row_end_the_call(stage: Stage, stopped_clock: Clock
 
 
 def test_nobody_is_called_a_person_for_being_silent(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     for _ in range(3):
         say(stage, call, None)
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("completed", "agent_hangup", None)
     assert transcript(call) == []
-    after(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert files(call) == ("failed", "failed")
 
 
 def test_a_machine_that_was_taken_for_a_person_is_a_machine(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
-    talks(stage, stopped_clock, call, "You have reached the mailbox of somebody")
+    call = answer_live_call(stage, line)
+    talk(stage, stopped_clock, call, "You have reached the mailbox of somebody")
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine"))
     assert outcome(call) == ("no_answer", "voicemail", "machine")
 
 
 def test_a_talk_that_takes_too_long_keeps_what_was_done(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
-    talks(stage, stopped_clock, call, "Yes, I'll be there.")
-    after(stage, stopped_clock, call, LONGEST_MS)
+    call = reach_customer(stage, line)
+    talk(stage, stopped_clock, call, "Yes, I'll be there.")
+    forward_and_work(stage, stopped_clock, call, LONGEST_MS)
     assert outcome(call) == ("completed", "max_duration", "human")
     assert call.doc["summary"] == f"The customer confirmed the appointment of {WHEN}."
     assert call.doc["transcript_status"] == "available"
 
 
 def test_an_appointment_that_was_cancelled_meanwhile_stays_so(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
+    call = reach_customer(stage, line)
     other = stage.call("PATCH", f"/v1/appointments/{call.appointment}", {"status": "cancelled"})
     assert other.status == 200
-    talks(stage, stopped_clock, call, "Yes, I'll be there.", MOVE, "Yes, please.")
+    talk(stage, stopped_clock, call, "Yes, I'll be there.", MOVE, "Yes, please.")
     assert appointment(call)["status"] == "cancelled"
     assert appointment(call)["appointment_at"] == "2030-05-06T07:08:09.000Z"
 
@@ -366,8 +366,8 @@ def test_an_appointment_that_was_cancelled_meanwhile_stays_so(stage: Stage, stop
 def test_a_wrong_number_hears_no_personal_data_and_the_call_has_that_outcome(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
-    assert talks(stage, stopped_clock, call, "You have the wrong number.") == (identity_check.WRONG, True)
+    call = answer_live_call(stage, line)
+    assert talk(stage, stopped_clock, call, "You have the wrong number.") == (identity_check.WRONG, True)
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("completed", "agent_hangup", "human")
     assert (call.doc["outcome"], call.doc["summary"]) == ("wrong_person", "Somebody else answered.")
@@ -379,8 +379,8 @@ def test_a_wrong_number_hears_no_personal_data_and_the_call_has_that_outcome(
 def test_a_person_who_is_not_there_is_called_later(
     stage: Stage, stopped_clock: Clock, line: Line, time: str, at: str | None
 ) -> None:
-    call = answered(stage, line)
-    text, closes = talks(stage, stopped_clock, call, "She's not here right now.", time)
+    call = answer_live_call(stage, line)
+    text, closes = talk(stage, stopped_clock, call, "She's not here right now.", time)
     assert (text.endswith("Goodbye!"), closes) == (True, True)
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("call_later", "callback_requested", "human")
@@ -391,8 +391,8 @@ def test_a_person_who_is_not_there_is_called_later(
 def test_who_does_not_say_who_they_are_hears_a_goodbye(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     agent = Watched()
     use_agent(agent)
-    call = answered(stage, line)
-    _, closes = talks(stage, stopped_clock, call, "Cancel it!", "Yes, please cancel it.")
+    call = answer_live_call(stage, line)
+    _, closes = talk(stage, stopped_clock, call, "Cancel it!", "Yes, please cancel it.")
     assert closes
     assert agent.said == []
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
@@ -401,35 +401,35 @@ def test_who_does_not_say_who_they_are_hears_a_goodbye(stage: Stage, stopped_clo
 
 
 def test_the_agent_waits_longer_for_a_person_who_is_fetched(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
-    assert talks(stage, stopped_clock, call, "One moment, please.") == (identity_check.PERSON_COMES, False)
+    call = answer_live_call(stage, line)
+    assert talk(stage, stopped_clock, call, "One moment, please.") == (identity_check.PERSON_COMES, False)
     silences = [say(stage, call, None) for _ in range(voice.WAITING_SILENCES - 1)]
     assert silences == [(voice.WAITING, False)] * (voice.WAITING_SILENCES - 1)
-    assert talks(stage, stopped_clock, call, "Hello?")[0] == line.started[0][-1]
-    assert TITLE in talks(stage, stopped_clock, call, "Yes, speaking.")[0]
+    assert talk(stage, stopped_clock, call, "Hello?")[0] == line.started[0][-1]
+    assert TITLE in talk(stage, stopped_clock, call, "Yes, speaking.")[0]
 
 
 def test_nobody_is_waited_for_for_ever(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
-    talks(stage, stopped_clock, call, "One moment, please.")
+    call = answer_live_call(stage, line)
+    talk(stage, stopped_clock, call, "One moment, please.")
     assert [say(stage, call, None) for _ in range(voice.WAITING_SILENCES)][-1] == (voice.FAREWELL, True)
 
 
 def test_a_voicemail_that_answers_is_recognized_by_its_greeting(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     greeting = "Hi, you have reached Ada. Please leave a message after the beep."
-    assert talks(stage, stopped_clock, call, greeting) == (voice.VOICEMAIL, True)
+    assert talk(stage, stopped_clock, call, greeting) == (voice.VOICEMAIL, True)
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("no_answer", "voicemail", "machine")
     assert call.doc["outcome"] == "unreached"
     assert events_of(stage, call.id)[-2:] == ["session.no_answer", "session.transcript_ready"]
-    after(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert_over(call)
 
 
 def test_a_voicemail_that_hangs_up_first_is_one_all_the_same(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
-    talks(stage, stopped_clock, call, "The mailbox is full. Goodbye.")
+    call = answer_live_call(stage, line)
+    talk(stage, stopped_clock, call, "The mailbox is full. Goodbye.")
     hangs_up(stage, stopped_clock, call, line, HUNG_UP)
     assert outcome(call) == ("no_answer", "voicemail", "machine")
 
@@ -437,13 +437,13 @@ def test_a_voicemail_that_hangs_up_first_is_one_all_the_same(stage: Stage, stopp
 def test_who_speaks_of_a_message_later_in_the_call_is_no_machine(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = reached(stage, line)
-    _, closes = talks(stage, stopped_clock, call, "Please leave a message after the tone.")
+    call = reach_customer(stage, line)
+    _, closes = talk(stage, stopped_clock, call, "Please leave a message after the tone.")
     assert not closes
 
 
 def test_the_phone_of_the_business_is_said_before_every_goodbye(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     assert stage.call("PATCH", "/v1/agent_settings", {"business_phone": "+4930123456"}).status == 200
     said = "You can reach us at +4930123456. Goodbye"
     assert said in [say(stage, call, None) for _ in range(3)][-1][0]
@@ -455,10 +455,10 @@ def test_the_phone_of_the_business_is_said_before_every_goodbye(stage: Stage, st
 def test_the_agent_says_that_a_call_is_recorded_only_where_it_is(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dialed(stage)
+    dial_live_call(stage)
     monkeypatch.setenv("CONNECT_RECORD_CALLS", "False")
     stopped_clock.forward(10)
-    dialed(stage)
+    dial_live_call(stage)
     assert ["This call is recorded." in start[-1] for start in line.started] == [True, False]
 
 
@@ -468,9 +468,9 @@ def test_the_agent_says_that_a_call_is_recorded_only_where_it_is(
 def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     agent = Watched()
     use_agent(agent)
-    call = reached(stage, line, instructions=INSTRUCTIONS)
-    first, _ = talks(stage, stopped_clock, call, "When is it?")
-    talks(stage, stopped_clock, call, "Thank you.")
+    call = reach_customer(stage, line, instructions=INSTRUCTIONS)
+    first, _ = talk(stage, stopped_clock, call, "When is it?")
+    talk(stage, stopped_clock, call, "Thank you.")
     assert [turn.instructions for turn in agent.turns] == [INSTRUCTIONS] * 2
     assert all(turn.in_call for turn in agent.turns)
     assert all(0 < seconds <= 60 - voice_turn.COMMIT_SECONDS for seconds in agent.seconds)
@@ -491,7 +491,7 @@ def test_a_live_calls_turn_is_answered_by_the_stages_model(
     monkeypatch.setenv("MODEL_ID", "model")
     agent = Bedrock.from_environment()
     use_agent(agent)
-    call = reached(stage, line)
+    call = reach_customer(stage, line)
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "See you then."}]))
         assert say(stage, call, "When is it?") == ("See you then.", False)
@@ -504,24 +504,24 @@ def test_a_test_calls_turn_never_reaches_the_live_agent(
     agent = Watched()
     use_agent(agent)
     monkeypatch.setenv("SIMULATE_LIVE", "1")
-    call = placed(stage)
+    call = place_live_call(stage)
     say(stage, call, "Hello")
     assert agent.said == []
 
 
 def test_no_appointment_of_a_deleted_customer_is_touched(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     assert stage.call("DELETE", f"/v1/customers/{call.customer}").status == 200
-    talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    talk(stage, stopped_clock, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "pending"
 
 
 def test_a_customer_who_is_deleted_during_a_turn_keeps_the_appointment_as_it_is(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     with before_commit(lambda: stage.call("DELETE", f"/v1/customers/{call.customer}")):
-        talks(stage, stopped_clock, call, "Yes, I'll be there.")
+        talk(stage, stopped_clock, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "pending"
     assert [one["role"] for one in transcript(call)] == ["agent", "customer", "agent"]
 
@@ -532,16 +532,16 @@ def test_a_customer_who_is_deleted_during_a_turn_keeps_the_appointment_as_it_is(
 def test_the_transcript_begins_with_the_opening_and_goes_on_in_order(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     opening = line.started[0][-1]
-    reply, _ = talks(stage, stopped_clock, call, "When is it?")
-    talks(stage, stopped_clock, call, "Thank you.")
+    reply, _ = talk(stage, stopped_clock, call, "When is it?")
+    talk(stage, stopped_clock, call, "Thank you.")
     # Quicker than anybody speaks.
     say(stage, call, "Hello?")
     say(stage, call, "Hello?")
     hangs_up(stage, stopped_clock, call, line)
     assert call.doc["transcript_status"] == "available"
-    lines = seen(stage, f"/v1/sessions/{call.id}/transcript")["data"]
+    lines = get_resource(stage, f"/v1/sessions/{call.id}/transcript")["data"]
     told = [("agent", opening), ("customer", "When is it?"), ("agent", reply), ("customer", "Thank you.")]
     assert [(one["role"], one["content"]) for one in lines][:4] == told
     assert [one["role"] for one in lines] == ["agent", *["customer", "agent"] * 4]
@@ -551,17 +551,17 @@ def test_the_transcript_begins_with_the_opening_and_goes_on_in_order(
 def test_who_answers_before_the_contact_is_written_down_is_understood_and_rung_up_with_the_same_words(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
-    dies(stage, call, line)
+    call = place_live_call(stage)
+    lose_worker_at_start(stage, call, line)
     stopped_clock.forward(12)
     say(stage, call, "Yes.")
     say(stage, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "confirmed"
-    after(stage, stopped_clock, call, START_AGAIN_MS)
+    forward_and_work(stage, stopped_clock, call, START_AGAIN_MS)
     first, again = line.started
     assert first == again
     line.state = ContactState(clock.now() - 20_000, None, None)
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     hangs_up(stage, stopped_clock, call, line)
     assert [one["content"] for one in transcript(call)][:2] == [first[-1], "Yes."]
     assert outcome(call) == ("completed", "customer_hangup", "human")
@@ -570,13 +570,13 @@ def test_who_answers_before_the_contact_is_written_down_is_understood_and_rung_u
 def test_what_is_said_before_anybody_knows_that_the_call_was_answered_is_kept(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = dialed(stage)
+    call = dial_live_call(stage)
     stopped_clock.forward(15)
     say(stage, call, "Yes, I'll be there.")
     line.state = ContactState(clock.now() - 9000, None, None)
     tell(stage, contact_event(line.contacts[call.id]))
     work(stage, call)
-    talks(stage, stopped_clock, call, "Goodbye.")
+    talk(stage, stopped_clock, call, "Goodbye.")
     hangs_up(stage, stopped_clock, call, line)
     assert files(call) == ("available", "processing")
     lines = transcript(call)
@@ -587,8 +587,8 @@ def test_what_is_said_before_anybody_knows_that_the_call_was_answered_is_kept(
 def test_the_agents_transcript_is_not_overwritten_by_an_analysis(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
-    talks(stage, stopped_clock, call, "When is it?")
+    call = answer_live_call(stage, line)
+    talk(stage, stopped_clock, call, "When is it?")
     before = transcript(call)
     tell(stage, object_event(analysis_of(line.contacts[call.id])))
     hangs_up(stage, stopped_clock, call, line)
@@ -613,8 +613,8 @@ def test_the_agents_transcript_is_not_overwritten_by_an_analysis(
 def test_a_turn_that_lex_asks_for_again_does_nothing_twice(
     stage: Stage, stopped_clock: Clock, line: Line, before: Sequence[str], text: str, status: str, closes: bool
 ) -> None:
-    call = reached(stage, line)
-    once = talks(stage, stopped_clock, call, *before, text)
+    call = reach_customer(stage, line)
+    once = talk(stage, stopped_clock, call, *before, text)
     again = say(stage, call, text)
     assert (once[1], again[1]) == (closes, closes)
     assert appointment(call)["status"] == status
@@ -626,8 +626,8 @@ def test_a_turn_that_lex_asks_for_again_does_nothing_twice(
 
 
 def test_two_turns_at_once_are_both_answered_and_kept_in_order(stage: Stage, line: Line) -> None:
-    call = answered(stage, line)
-    at_once([lambda: say(stage, call, "Yes, I'll be there."), lambda: say(stage, call, "When is it?")])
+    call = answer_live_call(stage, line)
+    run_at_once([lambda: say(stage, call, "Yes, I'll be there."), lambda: say(stage, call, "When is it?")])
     lines = transcript(call)
     assert [one["role"] for one in lines] == ["agent", *["customer", "agent"] * 2]
     assert {one["content"] for one in lines if one["role"] == "customer"} == {"Yes, I'll be there.", "When is it?"}
@@ -641,16 +641,16 @@ def test_two_turns_at_once_are_both_answered_and_kept_in_order(stage: Stage, lin
 def test_an_appointment_that_changes_during_a_turn_is_looked_at_again(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     change = {"status": "cancelled"}
     with before_commit(lambda: stage.call("PATCH", f"/v1/appointments/{call.appointment}", change)):
-        talks(stage, stopped_clock, call, "Yes, I'll be there.")
+        talk(stage, stopped_clock, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "cancelled"
     assert events_of(stage, call.appointment) == ["appointment.created", "appointment.cancelled"]
 
 
 def test_a_call_that_ends_during_a_turn_stays_as_it_ended(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = reached(stage, line)
+    call = reach_customer(stage, line)
     use_agent(Watched(lambda: hangs_up(stage, stopped_clock, call, line)))
     assert say(stage, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert outcome(call) == ("completed", "customer_hangup", "human")
@@ -662,25 +662,25 @@ def test_a_call_that_ends_during_a_turn_stays_as_it_ended(stage: Stage, stopped_
 def test_a_look_during_a_turn_is_no_harm_and_costs_no_second_answer_unless_something_happened(
     stage: Stage, stopped_clock: Clock, line: Line, told: bool
 ) -> None:
-    call = reached(stage, line)
+    call = reach_customer(stage, line)
 
-    def looks() -> None:
+    def look_up() -> None:
         if told:
             tell(stage, contact_event(line.contacts[call.id], "CONTACT_DATA_UPDATED"))
         due = call.row["due_at"]
-        after(stage, stopped_clock, call, POLL_MS)
+        forward_and_work(stage, stopped_clock, call, POLL_MS)
         assert call.row["due_at"] > due
 
-    agent = Watched(looks)
+    agent = Watched(look_up)
     use_agent(agent)
-    talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    talk(stage, stopped_clock, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "confirmed"
     assert [one["role"] for one in transcript(call)] == ["agent", "customer"] * 2 + ["agent"]
     assert len(agent.said) == (2 if told else 1)
 
 
 def test_who_speaks_once_the_call_is_over_is_told_goodbye(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     hangs_up(stage, stopped_clock, call, line)
     assert say(stage, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert say(stage, call, None) == (voice.LOST, True)
@@ -690,7 +690,7 @@ def test_who_speaks_once_the_call_is_over_is_told_goodbye(stage: Stage, stopped_
 
 @pytest.mark.parametrize("livemode", ["true", "false"])
 def test_a_call_that_is_nobodys_is_an_error(stage: Stage, livemode: str, line: Line) -> None:
-    call = dialed(stage)
+    call = dial_live_call(stage)
     event = lex_event("Hello")
     project = str(call.scope.project_id + (livemode == "true"))
     attributes = {"session_id": call.id, "project_id": project, "livemode": livemode}
@@ -703,8 +703,8 @@ def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back
     stage: Stage, stopped_clock: Clock, line: Line, logged: list[logging.LogRecord]
 ) -> None:
     use_agent(Broken())
-    call = reached(stage, line)
-    assert talks(stage, stopped_clock, call, "Yes, I'll be there.") == (voice.LOST, True)
+    call = reach_customer(stage, line)
+    assert talk(stage, stopped_clock, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert [text for text in map(text_of, logged) if "agent failed" in text and "ModelTimeout" in text]
     assert [(one["role"], one["content"]) for one in transcript(call)][3:] == [
         ("customer", "Yes, I'll be there."),
@@ -718,13 +718,13 @@ def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back
 def test_a_turn_whose_commit_meets_other_transactions_is_made_all_the_same(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = reached(stage, line)
+    call = reach_customer(stage, line)
     with wire() as wired:
-        talks(stage, stopped_clock, call, "When is it?")
+        talk(stage, stopped_clock, call, "When is it?")
     last = len(wired.calls) - 1
     assert wired.calls[last].operation == "TransactWriteItems"
     with wire(Fault(last, conflicting(-1), tries=4)) as wired:
-        talks(stage, stopped_clock, call, "Yes, I'll be there.")
+        talk(stage, stopped_clock, call, "Yes, I'll be there.")
     assert wired.disturbed == 4
     assert appointment(call)["status"] == "confirmed"
     assert len(transcript(call)) == 7
@@ -733,8 +733,10 @@ def test_a_turn_whose_commit_meets_other_transactions_is_made_all_the_same(
 def test_of_a_customers_appointments_only_the_one_that_the_call_is_about_is_seen(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = reached(stage, line)
-    other = created(stage, "/v1/appointments", customer_id=call.customer, appointment_at="2030-02-03T04:05:06Z")["id"]
-    talks(stage, stopped_clock, call, "I'm coming, please confirm my appointment.")
+    call = reach_customer(stage, line)
+    other = create_resource(
+        stage, "/v1/appointments", customer_id=call.customer, appointment_at="2030-02-03T04:05:06Z"
+    )["id"]
+    talk(stage, stopped_clock, call, "I'm coming, please confirm my appointment.")
     assert appointment(call)["status"] == "confirmed"
-    assert seen(stage, f"/v1/appointments/{other}")["status"] == "pending"
+    assert get_resource(stage, f"/v1/appointments/{other}")["status"] == "pending"

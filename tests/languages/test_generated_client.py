@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from shared.docs import markdown
-from tests.support.runner import local_runner, quick_folder
+from tests.support.runner import local_runner, memory_folder
 
 
 def test_the_documented_commands_and_program_for_go_work(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_the_documented_commands_and_program_for_go_work(tmp_path: Path) -> None
         block.options.get("command") or block.options.get("file"): block.text
         for block in markdown.document("generate").blocks
     }
-    with quick_folder() as folder, local_runner(folder, 1) as service:
+    with memory_folder() as folder, local_runner(folder, 1) as service:
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(tmp_path),

@@ -38,7 +38,7 @@ def test_a_program_accepts_what_the_service_signs_and_nothing_else(language: str
     if language in COMPILERS:
         subprocess.run(COMPILERS[language], cwd=tmp_path, env=environment, timeout=120, check=True)
 
-    def says(header: str, body: bytes = BODY.encode()) -> str:
+    def run_program(header: str, body: bytes = BODY.encode()) -> str:
         command = [*COMMANDS[language], header]
         done = subprocess.run(command, input=body, capture_output=True, cwd=tmp_path, env=environment, timeout=120)
         said = done.stdout.decode().strip()
@@ -47,14 +47,14 @@ def test_a_program_accepts_what_the_service_signs_and_nothing_else(language: str
 
     now = int(time.time())
     genuine = signature(now, SECRET)
-    assert says(genuine) == "genuine"
-    assert says(signature(now, OTHER, SECRET)) == "genuine"
-    assert says(signature(now, SECRET, OTHER)) == "genuine"
-    assert says(signature(now, OTHER)) == "refused"
-    assert says(signature(now - 400, SECRET)) == "refused"
-    assert says(genuine, BODY.encode() + b" ") == "refused"
+    assert run_program(genuine) == "genuine"
+    assert run_program(signature(now, OTHER, SECRET)) == "genuine"
+    assert run_program(signature(now, SECRET, OTHER)) == "genuine"
+    assert run_program(signature(now, OTHER)) == "refused"
+    assert run_program(signature(now - 400, SECRET)) == "refused"
+    assert run_program(genuine, BODY.encode() + b" ") == "refused"
     for malformed in ("", ",", "=", "t=", "t=x,v1=00", f"t={now}", f"t={now},v1=", f"t={now},v1=00,v1", "v1,t,é"):
-        assert says(malformed) == "refused", malformed
+        assert run_program(malformed) == "refused", malformed
 
 
 def signature(sent_at: int, *secrets: str) -> str:

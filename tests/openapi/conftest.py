@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runner import Service, local_runner, quick_folder
+from tests.support.runner import Service, local_runner, memory_folder
 
 NODE_BIN = Path(__file__).parent / "node_modules/.bin"
 SPEED = 50
@@ -15,5 +15,5 @@ SPEED = 50
 
 @pytest.fixture(scope="session")
 def service() -> Iterator[Service]:
-    with quick_folder() as folder, local_runner(folder, SPEED) as started:
+    with memory_folder() as folder, local_runner(folder, SPEED) as started:
         yield started

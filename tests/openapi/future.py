@@ -33,13 +33,13 @@ CHANGED = ("status", "reply_status", "code", "role", "api_version")
 """The fields whose values become unknown ones. The second event of each list becomes one of an unknown type."""
 
 
-def later(value: Any) -> Any:
+def as_later_revision(value: Any) -> Any:
     """The value as a later revision may send it."""
     if isinstance(value, list):
-        return [later(part) for part in value]
+        return [as_later_revision(part) for part in value]
     if not isinstance(value, dict):
         return value
-    found = {name: LATER if name in CHANGED and part else later(part) for name, part in value.items()}
+    found = {name: LATER if name in CHANGED and part else as_later_revision(part) for name, part in value.items()}
     if found.get("object") is None and "type" in found:
         found["type"] = LATER  # an action or an error
     return found | {"a_later_field": {"x": 1}}
@@ -54,7 +54,7 @@ class Later(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The changed response of the service."""
         response = self.real.handle_request(request)
-        document = later(json.loads(response.read()))
+        document = as_later_revision(json.loads(response.read()))
         if request.url.path == "/v1/events":
             for event in document["data"][1::2]:
                 event |= {"type": "robot.created", "data": {"object": {"object": "robot", "wheels": 4}}}

@@ -36,7 +36,7 @@ from appointments_client.models import (
 AT = datetime(2027, 3, 4, 15, tzinfo=UTC)
 
 
-def eventually(check: Callable[[], Any]) -> Any:
+def wait_for(check: Callable[[], Any]) -> Any:
     """What `check` returns once that is true."""
     deadline = time.monotonic() + 30
     while not (found := check()):
@@ -68,12 +68,12 @@ def quick_start(client: AuthenticatedClient, receiver: str) -> str:
     cancelled = AppointmentPatch(status=AppointmentStatus.CANCELLED, cancellation_reason="moved away")
     assert update_appointment.sync(appointment.id, client=client, body=cancelled).cancellation_reason == "moved away"
 
-    event = eventually(
+    event = wait_for(
         lambda: next(iter(list_events.sync(client=client, type_=EventFilter.APPOINTMENT_CANCELLED, limit=1).data), None)
     )
     assert event.data.object_.id == appointment.id
     assert event.data.previous_attributes.status == "confirmed"
-    [delivery] = eventually(lambda: list_deliveries.sync(event.id, client=client).data)
+    [delivery] = wait_for(lambda: list_deliveries.sync(event.id, client=client).data)
     assert delivery.webhook_endpoint_id == endpoint.id
 
     checkup = create_appointment.sync(
@@ -97,7 +97,7 @@ def quick_start(client: AuthenticatedClient, receiver: str) -> str:
     assert [message.role for message in messages.data] == ["user", "assistant"] * 2
 
     call = call_customer.sync(customer.id, client=client, body=CallCreate(appointment_id=checkup.id))
-    session = eventually(
+    session = wait_for(
         lambda: (
             found := retrieve_session.sync(call.session_id, client=client),
             found.recording_status == "available" and found,

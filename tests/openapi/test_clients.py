@@ -62,7 +62,7 @@ def test_a_python_client_does_the_readmes_five_minutes(service: Service, python_
     assert not service.promises.new
 
 
-def documented(option: str) -> str:
+def documented_command(option: str) -> str:
     """The text of the page's block with this option."""
     name, _, value = option.partition("=")
     (block,) = (one for one in markdown.document("generate").blocks if one.options.get(name) == value)
@@ -70,10 +70,10 @@ def documented(option: str) -> str:
 
 
 def test_the_documented_commands_and_program_for_python_work(service: Service, tmp_path: Path) -> None:
-    command = documented("command=python").replace(markdown.BASE_URL, service.base_url)
+    command = documented_command("command=python").replace(markdown.BASE_URL, service.base_url)
     path = f"{BIN}:{os.environ['PATH']}"
     run("sh", "-euc", f"cd {tmp_path} && {command}", PATH=path)
-    (tmp_path / "first_customer.py").write_text(documented("file=first_customer.py"))
+    (tmp_path / "first_customer.py").write_text(documented_command("file=first_customer.py"))
     key = service.projects[0].test_key
     printed = run(sys.executable, tmp_path / "first_customer.py", API=f"{service.base_url}/v1", KEY=key)
     assert printed.startswith("created cust_")
@@ -81,12 +81,12 @@ def test_the_documented_commands_and_program_for_python_work(service: Service, t
 
 def test_the_documented_commands_and_program_for_typescript_work(service: Service, tmp_path: Path) -> None:
     (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
-    command = documented("command=typescript").replace(markdown.BASE_URL, service.base_url)
+    command = documented_command("command=typescript").replace(markdown.BASE_URL, service.base_url)
     run("sh", "-euc", f"cd {tmp_path} && {command}")
     for name in ("first_customer.ts", "narrow.ts"):
-        (tmp_path / name).write_text(documented(f"file={name}"))
+        (tmp_path / name).write_text(documented_command(f"file={name}"))
     (tmp_path / "package.json").write_text("{}")
-    program = documented("command=typescript-run").replace("first_customer.ts", "first_customer.ts narrow.ts")
+    program = documented_command("command=typescript-run").replace("first_customer.ts", "first_customer.ts narrow.ts")
     command = f"cd {tmp_path} && {program}"
     printed = run("sh", "-euc", command, API=f"{service.base_url}/v1", KEY=service.projects[0].test_key)
     assert "created cust_" in printed
@@ -94,7 +94,7 @@ def test_the_documented_commands_and_program_for_typescript_work(service: Servic
 
 @pytest.mark.parametrize(("language", "suffix"), [("java", "java"), ("csharp", "cs"), ("php", "php")])
 def test_a_documented_command_generates_a_client(tmp_path: Path, language: str, suffix: str) -> None:
-    commands = documented("command=others").replace("\\\n", "").splitlines()
+    commands = documented_command("command=others").replace("\\\n", "").splitlines()
     (command,) = (one for one in commands if f"-g {language} " in one)
     command = command.replace(f"{markdown.BASE_URL}/openapi.json", str(COMMITTED))
     run("sh", "-euc", f"cd {tmp_path} && {command}", PATH=f"{BIN}:{os.environ['PATH']}")
@@ -104,7 +104,7 @@ def test_a_documented_command_generates_a_client(tmp_path: Path, language: str, 
 
 def test_typescript_types_compile_and_do_the_readmes_five_minutes(service: Service, tmp_path: Path) -> None:
     option = "--default-non-nullable=false"
-    assert option in documented("command=typescript")
+    assert option in documented_command("command=typescript")
     run(NODE_BIN / "openapi-typescript", COMMITTED, option, "-o", tmp_path / "api.d.ts")
     for name in ("quick_start.ts", "tsconfig.json"):
         shutil.copy(HERE / name, tmp_path / name)

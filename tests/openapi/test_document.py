@@ -85,16 +85,16 @@ def with_a_lower_limit(document: Any) -> None:
 def test_what_breaks_clients_is_found(change: Any, tmp_path: Path) -> None:
     document = json.loads(RELEASED.read_text(encoding="utf-8"))
     change(document)
-    assert breaking(RELEASED, written(document, tmp_path)).returncode == 1
+    assert breaking(RELEASED, write_document(document, tmp_path)).returncode == 1
 
 
 def test_another_value_in_responses_breaks_nothing(tmp_path: Path) -> None:
     document = json.loads(RELEASED.read_text(encoding="utf-8"))
     with_another_value_in_responses(document)
-    done = breaking(RELEASED, written(document, tmp_path))
+    done = breaking(RELEASED, write_document(document, tmp_path))
     assert done.returncode == 0, done.stdout
 
 
-def written(document: Any, folder: Path) -> Path:
+def write_document(document: Any, folder: Path) -> Path:
     (folder / "revised.json").write_text(json.dumps(document), encoding="utf-8")
     return folder / "revised.json"

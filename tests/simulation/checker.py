@@ -100,13 +100,13 @@ def check(world: World, load: Load) -> list[str]:
 
 def _read(world: World, load: Load, scope: Scope) -> Shown:
     shown = Shown(scope)
-    shown.endpoints = {each["id"]: each for each in _all(world, scope, "/v1/webhook_endpoints")}
-    shown.events = sorted(_all(world, scope, "/v1/events"), key=lambda event: str(event["id"]))
+    shown.endpoints = {each["id"]: each for each in _read_all(world, scope, "/v1/webhook_endpoints")}
+    shown.events = sorted(_read_all(world, scope, "/v1/events"), key=lambda event: str(event["id"]))
     has_deliveries = shown.endpoints or load.known.get((scope.name, "webhook_endpoints"))
     for event in shown.events:
         path = f"/v1/events/{event['id']}/deliveries"
-        shown.deliveries[event["id"]] = _all(world, scope, path) if has_deliveries else []
-    listed = [each for kind in KINDS.values() for each in _all(world, scope, f"/v1/{kind}")]
+        shown.deliveries[event["id"]] = _read_all(world, scope, path) if has_deliveries else []
+    listed = [each for kind in KINDS.values() for each in _read_all(world, scope, f"/v1/{kind}")]
     shown.listed = Counter(each["id"] for each in [*listed, *shown.events])
     shown.resources = {each["id"]: each for each in listed}
     for id in dict.fromkeys([*(event["data"]["object"]["id"] for event in shown.events), *shown.resources]):
@@ -115,9 +115,9 @@ def _read(world: World, load: Load, scope: Scope) -> Shown:
         if kind and id not in shown.resources and (response := _get(world, scope, f"/v1/{kind}/{id}")):
             shown.resources[id] = response
         if id.startswith("conv_"):
-            shown.messages[id] = _all(world, scope, f"/v1/conversations/{id}/messages", "order=asc&")
+            shown.messages[id] = _read_all(world, scope, f"/v1/conversations/{id}/messages", "order=asc&")
         if id.startswith("cust_"):
-            shown.found[id] = {each["id"] for each in _all(world, scope, "/v1/appointments", f"customer_id={id}&")}
+            shown.found[id] = {each["id"] for each in _read_all(world, scope, "/v1/appointments", f"customer_id={id}&")}
     return shown
 
 
@@ -142,7 +142,7 @@ def _get(world: World, scope: Scope, path: str) -> Any:
     return response.json if response.status == 200 else None
 
 
-def _all(world: World, scope: Scope, path: str, more: str = "") -> list[Any]:
+def _read_all(world: World, scope: Scope, path: str, more: str = "") -> list[Any]:
     found: list[Any] = []
     while True:
         after = f"&starting_after={found[-1]['id']}" if found else ""
@@ -256,7 +256,7 @@ def _changes(shown: Shown) -> Iterator[str]:
         for event, following in itertools.pairwise(events):
             yield from _change(event["data"]["object"], following)
         last, ignored = events[-1]["data"]["object"], UNSHOWN.get(present["object"])
-        if ignored and _without(last, ignored) != _without(present, ignored):
+        if ignored and _omit(last, ignored) != _omit(present, ignored):
             yield f"9.1: {id} has changed since its last event {events[-1]['id']}"
 
 
@@ -267,7 +267,7 @@ def _change(before: Any, event: Any) -> Iterator[str]:
     if ignored is None:
         return
     changed = {name: before[name] for name in after if name not in ignored and before[name] != after[name]}
-    told = _without(previous, ignored)
+    told = _omit(previous, ignored)
     if not changed:
         yield f"9.1: {event['id']} ({event['type']} of {after['id']}) is an event of no change"
     elif changed != told:
@@ -287,8 +287,8 @@ def _order(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
             kind = body.get("object")
             if kind not in UNSHOWN:
                 continue
-            states = [_without(event["data"]["object"], UNSHOWN[kind]) for event in shown.events_of(body["id"])]
-            places = [number for number, state in enumerate(states) if state == _without(body, UNSHOWN[kind])]
+            states = [_omit(event["data"]["object"], UNSHOWN[kind]) for event in shown.events_of(body["id"])]
+            places = [number for number, state in enumerate(states) if state == _omit(body, UNSHOWN[kind])]
             if not places:
                 yield f"3.11: {operation.name} was shown a state of {body['id']} that never was"
                 continue
@@ -349,7 +349,7 @@ def _calls(world: World, shown: Shown, operations: Sequence[Operation]) -> Itera
             of_customer[session["customer_id"]].append(session)
             yield from _call(shown, session)
     for customer, sessions in of_customer.items():
-        for first, second in _at_once(world, sessions):
+        for first, second in _overlapping(world, sessions):
             yield f"7.3: {customer} had two calls at once, {first} and {second}"
     yield from _one_call_a_key(operations)
     yield from _calls_of_deleted(shown, operations)
@@ -373,7 +373,7 @@ def _call(shown: Shown, session: Any) -> Iterator[str]:
             yield f"7.11: the {part} of {id} is never available"
 
 
-def _at_once(world: World, those: list[Any]) -> Iterator[tuple[str, str]]:
+def _overlapping(world: World, those: list[Any]) -> Iterator[tuple[str, str]]:
     """The pairs of which the second began before the first had ended."""
     if world.faults.injected[Fault.FROZEN] or world.faults.injected[Fault.STALLED]:
         # What is committed long after `created_at` may have been created after another one had begun and ended.
@@ -464,7 +464,7 @@ def _conversations(world: World, shown: Shown, operations: Sequence[Operation]) 
         if conversation["object"] == "conversation" and conversation["external_id"]:
             threads[conversation["external_id"]].append(conversation)
     for name, those in threads.items():
-        for first, second in _at_once(world, those):
+        for first, second in _overlapping(world, those):
             yield f"8.1: {name} has two active conversations, {first} and {second}"
 
 
@@ -560,12 +560,12 @@ def _deliveries(world: World, load: Load, shown: Shown, operations: Sequence[Ope
             automatic = [
                 each for each in deliveries if each["webhook_endpoint_id"] == id and each["trigger"] == "automatic"
             ]
-            yield from _reached(event, creation, automatic, shown, operations)
+            yield from _delivery_breaches(event, creation, automatic, shown, operations)
     for id, creation in created.items():
         receiver = load.endpoints[creation.body["url"]]
-        yield from _received(shown, id, receiver)
-        yield from _signed(receiver, operations, creation)
-        yield from _closed(id, receiver, operations)
+        yield from _audit_log_breaches(shown, id, receiver)
+        yield from _signature_breaches(receiver, operations, creation)
+        yield from _closed_endpoint_breaches(id, receiver, operations)
 
 
 def _one_after_another(event: Any, deliveries: Sequence[Any]) -> Iterator[str]:
@@ -593,7 +593,7 @@ def _replays(world: World, load: Load) -> Iterator[str]:
                 yield f"9.11: of {replayed} retries to {endpoint}, {accepted} were accepted and {failed_again} not"
 
 
-def _reached(
+def _delivery_breaches(
     event: Any, creation: Operation, automatic: Sequence[Any], shown: Shown, operations: Sequence[Operation]
 ) -> Iterator[str]:
     """Whether the event has the delivery that it must have, and no other."""
@@ -627,11 +627,11 @@ def _ending(world: World, event: Any, delivery: Any, shown: Shown, operations: S
         yield f"0.6: {id} failed after {codes}"
     if delivery["error_code"] == "worker_lost" and not world.faults.injected:
         yield f"9.15: the worker of {id} was lost although nothing went wrong"
-    yield from _disabled(delivery, shown, operations)
+    yield from _disabling_breaches(delivery, shown, operations)
     yield from _ladder(world, delivery, shown)
 
 
-def _disabled(delivery: Any, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+def _disabling_breaches(delivery: Any, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     """A 410 disables the endpoint, and only a disabled or deleted one cancels."""
     id, status, endpoint = delivery["id"], delivery["status"], delivery["webhook_endpoint_id"]
     changes = [each for each in operations if each.path.endswith(endpoint)]
@@ -664,7 +664,7 @@ def _attempts_to(endpoint: str, shown: Shown) -> list[Any]:
     return [attempt for each in deliveries if each["webhook_endpoint_id"] == endpoint for attempt in each["attempts"]]
 
 
-def _received(shown: Shown, id: str, receiver: Receiver) -> Iterator[str]:
+def _audit_log_breaches(shown: Shown, id: str, receiver: Receiver) -> Iterator[str]:
     """The audit log is the receiver's log, but for attempts that were cut off."""
     events = {event["id"]: event for event in shown.events}
     got: dict[str, list[Got]] = defaultdict(list)
@@ -681,10 +681,10 @@ def _received(shown: Shown, id: str, receiver: Receiver) -> Iterator[str]:
             yield f"9.7: the bodies of {event_id} to {receiver.name} differ"
     for event_id, deliveries in shown.deliveries.items():
         mine = [each for each in deliveries if each["webhook_endpoint_id"] == id]
-        yield from _recorded(event_id, id, mine, got.get(event_id, []))
+        yield from _unrecorded_attempts(event_id, id, mine, got.get(event_id, []))
 
 
-def _recorded(event_id: str, id: str, deliveries: Sequence[Any], posts: Sequence[Got]) -> Iterator[str]:
+def _unrecorded_attempts(event_id: str, id: str, deliveries: Sequence[Any], posts: Sequence[Got]) -> Iterator[str]:
     attempts = [attempt for delivery in deliveries for attempt in delivery["attempts"]]
     unrecorded = list(posts)
     for attempt in attempts:
@@ -713,7 +713,7 @@ def _is_success(status: int | None) -> bool:
     return status is not None and 200 <= status < 300
 
 
-def _signed(receiver: Receiver, operations: Sequence[Operation], creation: Operation) -> Iterator[str]:
+def _signature_breaches(receiver: Receiver, operations: Sequence[Operation], creation: Operation) -> Iterator[str]:
     """Each attempt is signed with a secret that is valid: after a rotation, with the new one only."""
     id = creation.result["id"]
     rotations = [each for each in operations if each.path == f"/v1/webhook_endpoints/{id}/rotate_secret"]
@@ -739,7 +739,7 @@ def _is_signed(post: Got, secret: str) -> bool:
     return hmac.compare_digest(hmac.new(secret.encode(), text, hashlib.sha256).hexdigest(), parts["v1"])
 
 
-def _closed(id: str, receiver: Receiver, operations: Sequence[Operation]) -> Iterator[str]:
+def _closed_endpoint_breaches(id: str, receiver: Receiver, operations: Sequence[Operation]) -> Iterator[str]:
     """A disabled or deleted endpoint is sent nothing."""
     opening = [
         each
@@ -779,7 +779,7 @@ def _ids(shown: Shown, kind: str) -> list[str]:
     return [id for id, resource in shown.resources.items() if resource["object"] == kind]
 
 
-def _without(document: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _omit(document: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in names}
 
 

@@ -95,16 +95,16 @@ class Table:
     # Reads
 
     def _get(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        _only(parameters, "TableName", "Key", "ConsistentRead")
+        _refuse_others(parameters, "TableName", "Key", "ConsistentRead")
         if parameters["ConsistentRead"] is not True:
             raise Unsupported("reads that are not strongly consistent")
         item = self.items.get(_key(parameters["Key"]))
         return {} if item is None else {"Item": item}
 
     def _batch_get(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        _only(parameters, "RequestItems")
+        _refuse_others(parameters, "RequestItems")
         ((name, request),) = parameters["RequestItems"].items()
-        _only(request, "Keys", "ConsistentRead")
+        _refuse_others(request, "Keys", "ConsistentRead")
         keys = [_key(key) for key in request["Keys"]]
         if len(set(keys)) < len(keys):
             raise Invalid("Provided list of item keys contains duplicates")
@@ -113,7 +113,7 @@ class Table:
         return {"Responses": {name: [self.items[key] for key in keys if key in self.items]}, "UnprocessedKeys": {}}
 
     def _query(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        _only(
+        _refuse_others(
             parameters,
             *("TableName", "KeyConditionExpression", "ExpressionAttributeValues", "ScanIndexForward", "Limit"),
             *("IndexName", "ConsistentRead", "ExclusiveStartKey"),
@@ -169,7 +169,7 @@ class Table:
         return {}
 
     def _transact(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        _only(parameters, "TransactItems", "ClientRequestToken")
+        _refuse_others(parameters, "TransactItems", "ClientRequestToken")
         token, now = parameters["ClientRequestToken"], self._now()
         self._tokens = {key: entry for key, entry in self._tokens.items() if entry[0] > now}
         if token in self._tokens:
@@ -192,7 +192,7 @@ class Table:
             raise Invalid("Transaction request cannot include multiple operations on one item")
         reasons = [self._reason(write) for write in writes]
         if any(reason["Code"] != "None" for reason in reasons):
-            raise cancelled(reasons)
+            raise cancellation(reasons)
         changed = [(write, self._changed(write)) for write in writes]
         for write, new in changed:
             if not write.checks_only:
@@ -293,7 +293,7 @@ class _View:
         return item[self.index.hash_key]["S"], (item[self.index.range_key]["S"], *key)
 
 
-def cancelled(reasons: Sequence[Mapping[str, Any]]) -> Refused:
+def cancellation(reasons: Sequence[Mapping[str, Any]]) -> Refused:
     """The error of a transaction that is cancelled for these reasons, one for each operation."""
     codes = ", ".join(reason["Code"] for reason in reasons)
     message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
@@ -304,7 +304,7 @@ def _write(operation: str, parameters: Mapping[str, Any]) -> Write:
     """The write that an operation describes."""
     subject = "Item" if operation == "PutItem" else "Key"
     more = ("UpdateExpression", "ReturnValues") if operation == "UpdateItem" else ()
-    _only(
+    _refuse_others(
         parameters,
         *("TableName", subject, "ConditionExpression", "ExpressionAttributeValues"),
         *("ReturnValuesOnConditionCheckFailure", *more),
@@ -361,6 +361,6 @@ def _expires_at(item: Item) -> float:
     return int(item["expires_at"]["N"]) if "expires_at" in item else float("inf")
 
 
-def _only(parameters: Mapping[str, Any], *known: str) -> None:
+def _refuse_others(parameters: Mapping[str, Any], *known: str) -> None:
     if unknown := set(parameters) - set(known):
         raise Unsupported(f"parameters {sorted(unknown)}")

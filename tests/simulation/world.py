@@ -33,7 +33,7 @@ from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receivers
 from tests.simulation.scheduler import MICROSECONDS, Group, Scheduler, Task
-from tests.simulation.table import Refused, Table, cancelled
+from tests.simulation.table import Refused, Table, cancellation
 from tests.support import gateway_events
 
 START = 1_800_000_000 * MICROSECONDS
@@ -421,7 +421,7 @@ class World:
     def _cancelled_by(self, call: Any, reason: str) -> Refused:
         count = len(call.parameters["TransactItems"])
         chosen = self.faults.among(Fault.CONFLICT).randrange(count)
-        return cancelled([{"Code": reason if number == chosen else "None"} for number in range(count)])
+        return cancellation([{"Code": reason if number == chosen else "None"} for number in range(count)])
 
     def _answer(self, call: Any) -> tuple[int, dict[str, Any]]:
         services: dict[str, Callable[[str, Any], dict[str, Any]]] = {

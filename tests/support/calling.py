@@ -15,16 +15,16 @@ from shared.store.keys import Scope
 from shared.telephony import ENDED, SessionCallStatus
 from tests.support.clocks import Clock
 from tests.support.faults import CONFLICTS, Trouble
-from tests.support.resources import created, keyed, listed, seen, woken
+from tests.support.resources import create_resource, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Answer, Stage, wake_up_record
-from tests.support.wire import ALWAYS, Fault, lost, refused, throttled, wire
+from tests.support.wire import ALWAYS, Fault, lose_response, refuse_connection, throttle, wire
 
 WHEN = "2030-05-06T07:08:09Z"
 CONFIRMS, NOBODY, ACCEPTS, LIMITED = (f"+150055500{number}" for number in ("00", "02", "20", "25"))
 BEGIN = ["session.created", "session.dialing"]
 WHOLE = [*BEGIN, "session.completed", "session.transcript_ready", "session.recording_ready"]
 STATUSES = ("call_status", "transcript_status", "recording_status")
-WAKE_UPS_LOST = Fault(0, refused, service="sqs")
+WAKE_UPS_LOST = Fault(0, refuse_connection, service="sqs")
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,19 @@ def callee(stage: Stage, phone: str = CONFIRMS, scope: Scope | None = None, live
         project = stage.project()
         scope = Scope(project.id, livemode)
         stage._key = project.live_key if livemode else project.test_key
-    customer = created(stage, "/v1/customers", phone=phone)["id"]
-    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
+    customer = create_resource(stage, "/v1/customers", phone=phone)["id"]
+    appointment = create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
     return Callee(scope, customer, appointment)
 
 
 def place(stage: Stage, whom: Callee, key: str | None = None, **order: Any) -> Answer:
     """The answer to a call about the customer's appointment."""
-    return stage.call("POST", f"{whom.path}/call", {"appointment_id": whom.appointment} | order, headers=keyed(key))
+    return stage.call(
+        "POST", f"{whom.path}/call", {"appointment_id": whom.appointment} | order, headers=idempotency_header(key)
+    )
 
 
-def placed(stage: Stage, whom: Callee, **order: Any) -> str:
+def place_call(stage: Stage, whom: Callee, **order: Any) -> str:
     """The id of a call's session."""
     response = place(stage, whom, **order)
     assert response.status in (201, 202), response.body
@@ -65,7 +67,7 @@ def placed(stage: Stage, whom: Callee, **order: Any) -> str:
 
 
 def session_of(stage: Stage, id: str) -> Any:
-    return seen(stage, f"/v1/sessions/{id}")
+    return get_resource(stage, f"/v1/sessions/{id}")
 
 
 def wake_up(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
     stage.invoke(function, {"Records": [record]})
 
 
-def until_due(time: Clock, scope: Scope, id: str) -> bool:
+def forward_to_next_step(time: Clock, scope: Scope, id: str) -> bool:
     """Let the time of a call's next step come, and a dead worker's lease end; False if none is scheduled."""
     row = table.get(scope.pk("session"), id)
     assert row is not None
@@ -90,7 +92,7 @@ def until_due(time: Clock, scope: Scope, id: str) -> bool:
 def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> int:
     """Give the worker wake-ups at a call as they are due, so many at most; how many it was."""
     for count in range(times):
-        if not until_due(time, scope, id):
+        if not forward_to_next_step(time, scope, id):
             return count
         work(stage, "dial", wake_up(stage, scope, id))
     return times
@@ -120,7 +122,7 @@ def rows(scope: Scope, kind: str) -> list[table.Row]:
     return [row for page in table.query(scope.pk(kind), limit=1000) for row in page]
 
 
-def untidy(scope: Scope) -> Iterator[str]:
+def lock_and_count_errors(scope: Scope) -> Iterator[str]:
     """What is wrong with who is being called, and with the count of live calls."""
     calls = {row["sk"]: json.loads(row["doc"]) for row in rows(scope, "session")}
     active = {row["sk"]: row.get("active_session") for row in rows(scope, "customer")}
@@ -139,7 +141,7 @@ def untidy(scope: Scope) -> Iterator[str]:
         yield f"{counted} calls are counted, {len(dialing)} are under way"
 
 
-def doubled(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+def writes_with_two_events(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Writes that changed two of a session's statuses, for which there would be but one event."""
     for record in records:
         images = [record["dynamodb"].get(name) for name in ("OldImage", "NewImage")]
@@ -153,14 +155,14 @@ def doubled(records: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def events_of(stage: Stage, id: str) -> list[str]:
     """The types of an object's events, oldest first."""
-    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]
+    return [event["type"] for event in get_resource(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]
 
 
 def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
     """What is wrong with the one call to a customer who confirms, once no step is left."""
-    yield from doubled(stage.fan_out())
-    yield from untidy(whom.scope)
-    found = listed(stage, "/v1/sessions")
+    yield from writes_with_two_events(stage.fan_out())
+    yield from lock_and_count_errors(whom.scope)
+    found = list_resources(stage, "/v1/sessions")
     if len(found) != 1:
         yield f"{len(found)} sessions"
         return
@@ -173,7 +175,7 @@ def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
         yield f"events {happened}"
     if (happened := events_of(stage, whom.appointment)) != ["appointment.created", "appointment.confirmed"]:
         yield f"events of the appointment {happened}"
-    if not seen(stage, f"/v1/sessions/{session['id']}/transcript")["data"]:
+    if not get_resource(stage, f"/v1/sessions/{session['id']}/transcript")["data"]:
         yield "no transcript"
     row = table.get(whom.scope.pk("session"), session["id"]) or {}
     sound = services.s3().get_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=row["recording_key"])["Body"].read()
@@ -184,8 +186,8 @@ def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
 
 
 FEW_TROUBLES = (
-    Trouble("answer lost", lost, 1),
-    Trouble("answers lost", lost, ALWAYS),
-    Trouble("throttled", throttled, ALWAYS),
+    Trouble("answer lost", lose_response, 1),
+    Trouble("answers lost", lose_response, ALWAYS),
+    Trouble("throttled", throttle, ALWAYS),
     *(trouble for trouble in CONFLICTS if trouble.tries in (1, ALWAYS)),
 )

@@ -45,7 +45,7 @@ def serving(*responses: bytes) -> Behaviour:
     return behave
 
 
-def always(answer: Callable[[Request], bytes]) -> Behaviour:
+def answer_always(answer: Callable[[Request], bytes]) -> Behaviour:
     """A connection that answers every request."""
 
     def behave(exchange: Exchange) -> None:

@@ -288,7 +288,7 @@ def assert_replay(first: Response, second: Response) -> None:
         assert second.body == first.body
 
 
-def eventually(check: Callable[[], T | Literal[False] | None], timeout: float = 15) -> T:
+def wait_for(check: Callable[[], T | Literal[False] | None], timeout: float = 15) -> T:
     """What `check` returns once that is true; a failed assertion in it counts as not yet.
 
     `timeout` is in seconds, times the environment's `PATIENCE` for a service on a slow machine.

@@ -7,11 +7,11 @@ from typing import Any
 from shared.calls.consent import consents
 from shared.store.keys import Scope
 from tests.support.calling import WHEN, Callee, session_of, work
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage, wake_up_record
 
 
-def known(scope: Scope, phone: str) -> Any:
+def stored_consent(scope: Scope, phone: str) -> Any:
     """What is stored of a phone's consent."""
     return consents.find(scope, phone).doc
 
@@ -26,12 +26,12 @@ def remind(stage: Stage, scope: Scope, phone: str) -> None:
     work(stage, "consent", reminder(stage, scope, phone))
 
 
-def another(stage: Stage, whom: Callee, phone: str) -> Callee:
+def another_customer(stage: Stage, whom: Callee, phone: str) -> Callee:
     """Another customer of the same project."""
-    id = created(stage, "/v1/customers", phone=phone)["id"]
-    return Callee(whom.scope, id, created(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN)["id"])
+    id = create_resource(stage, "/v1/customers", phone=phone)["id"]
+    return Callee(whom.scope, id, create_resource(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN)["id"])
 
 
-def ended(stage: Stage, id: str) -> tuple[str, str]:
+def status_and_reason(stage: Stage, id: str) -> tuple[str, str]:
     session = session_of(stage, id)
     return session["call_status"], session["ended_reason"]

@@ -13,7 +13,7 @@ from shared.store.keys import Scope
 from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.racing import just_before
-from tests.support.resources import created, keyed, seen, woken
+from tests.support.resources import create_resource, get_resource, idempotency_header, woken
 from tests.support.stage import Answer, Project, Stage, wake_up_record
 
 LEASE = 50
@@ -47,10 +47,10 @@ class Thread:
 
 def send(stage: Stage, thread: Thread, content: str, key: str | None = None) -> Answer:
     """The answer to a message by id."""
-    return stage.call("POST", thread.messages, {"content": content}, headers=keyed(key))
+    return stage.call("POST", thread.messages, {"content": content}, headers=idempotency_header(key))
 
 
-def asked(stage: Stage, thread: Thread, content: str, key: str | None = None) -> str:
+def store_unanswered_message(stage: Stage, thread: Thread, content: str, key: str | None = None) -> str:
     """Store a message that nobody has answered yet; its id."""
     response = send(Hurried(stage), thread, content, key)
     assert (response.status, response.code) == (504, "agent_timeout"), response.body
@@ -65,7 +65,7 @@ def work(stage: Stage, records: Sequence[dict[str, Any]]) -> int:
 
 
 @contextmanager
-def meanwhile(time: Clock, *works: Callable[[], Any]) -> Iterator[None]:
+def work_at_each_wait(time: Clock, *works: Callable[[], Any]) -> Iterator[None]:
     """Who waits by the service's clock lets one of these works be done at each wait, and must then be content."""
     left = list(works)
 
@@ -88,7 +88,7 @@ def before_commit(work: Callable[[], Any]) -> AbstractContextManager[None]:
     return just_before("TransactWriteItems", work)
 
 
-def given_again(stage: Stage, time: Clock, thread: Thread, record: dict[str, Any], by_sweep: bool) -> None:
+def redeliver_wake_up(stage: Stage, time: Clock, thread: Thread, record: dict[str, Any], by_sweep: bool) -> None:
     """When its worker's lease is over, the wake-up comes again, or sweep gives one if the turn is still pending."""
     time.forward(LEASE + 1)
     if by_sweep:
@@ -104,12 +104,12 @@ CONFIRM = "Please confirm my appointment"
 CANCEL = "Please cancel my appointment"
 
 
-def opened(stage: Stage, project: Project | None = None, livemode: bool = False, **fields: Any) -> Thread:
+def new_thread(stage: Stage, project: Project | None = None, livemode: bool = False, **fields: Any) -> Thread:
     """A thread in a new project, or in this one."""
     project = project or stage.project()
-    customer = created(stage, "/v1/customers", phone=PHONE)["id"]
-    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
-    conversation = created(stage, "/v1/conversations", customer={"id": customer}, **fields)["id"]
+    customer = create_resource(stage, "/v1/customers", phone=PHONE)["id"]
+    appointment = create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
+    conversation = create_resource(stage, "/v1/conversations", customer={"id": customer}, **fields)["id"]
     return Thread(Scope(project.id, livemode), conversation, customer, f"/v1/appointments/{appointment}")
 
 
@@ -118,14 +118,14 @@ def wake_up(stage: Stage, thread: Thread, message_id: str) -> dict[str, Any]:
     return wake_up_record(stage, "turns", conversations.messages_pk(thread.scope, thread.id), message_id)
 
 
-def answered(stage: Stage, thread: Thread) -> None:
+def run_turn_worker(stage: Stage, thread: Thread) -> None:
     """Let the turn worker have what its queue holds for the thread."""
     assert work(stage, woken(stage, thread.scope)) == 1
 
 
-def conversed(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:
+def send_and_get(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:
     """The 201 of a message, whose request answers it without waiting."""
-    with meanwhile(time):
+    with work_at_each_wait(time):
         response = send(stage, thread, content, key)
     assert response.status == 201, response.body
     return response.json
@@ -135,7 +135,7 @@ def events_of(stage: Stage, thread: Thread) -> list[str]:
     """The types of the events of the thread's appointment, oldest first."""
     stage.fan_out()
     id = thread.appointment.rpartition("/")[2]
-    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}")["data"]][::-1]
+    return [event["type"] for event in get_resource(stage, f"/v1/events?object_id={id}")["data"]][::-1]
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ WISHES = (
 )
 
 
-def wrongs(stage: Stage, time: Clock, thread: Thread, wish: Wish) -> Iterator[str]:
+def thread_errors(stage: Stage, time: Clock, thread: Thread, wish: Wish) -> Iterator[str]:
     """What is wrong with a wish that was granted, whatever happened to its workers."""
-    messages = seen(stage, thread.messages)["data"][2 * len(wish.before) :]
+    messages = get_resource(stage, thread.messages)["data"][2 * len(wish.before) :]
     if [message["role"] for message in messages] != ["user", "assistant"]:
         yield f"the transcript is {messages}"
         return
@@ -167,14 +167,14 @@ def wrongs(stage: Stage, time: Clock, thread: Thread, wish: Wish) -> Iterator[st
     if [action["type"] for action in reply["actions"]] != [wish.action]:
         yield f"actions {reply['actions']}"
     # The key's message waits for nothing any more.
-    with meanwhile(time, lambda: None):
+    with work_at_each_wait(time, lambda: None):
         response = send(stage, thread, wish.content, "k")
-    conversation = seen(stage, f"/v1/conversations/{thread.id}")
+    conversation = get_resource(stage, f"/v1/conversations/{thread.id}")
     if (response.status, response.headers.get("idempotent-replayed")) != (201, "true"):
         yield f"{response.status} {response.body[:90]!r}"
     elif response.json != message | {"reply": reply, "conversation": conversation}:
         yield "the 201 is not what the transcript shows"
-    if (status := seen(stage, thread.appointment)["status"]) != wish.status:
+    if (status := get_resource(stage, thread.appointment)["status"]) != wish.status:
         yield f"the appointment is {status}"
     if (happened := events_of(stage, thread)) != ["appointment.created", wish.event]:
         yield f"events {happened}"

@@ -13,7 +13,7 @@ from shared.webhooks import health
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints import resource as endpoints
 from tests.support import privileges
-from tests.support.resources import listed, made
+from tests.support.resources import create_and_get_path, list_resources
 from tests.support.stage import Stage, sqs_record
 
 PHONE = "+15005550006"
@@ -21,7 +21,7 @@ PHONE = "+15005550006"
 
 def new_event(stage: Stage) -> str:
     """Create a customer; the path of the deliveries of its event."""
-    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
+    customer = create_and_get_path(stage, "customers", phone=PHONE).rpartition("/")[2]
     stage.fan_out()
     [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
     return f"/v1/events/{event['id']}/deliveries"
@@ -29,15 +29,15 @@ def new_event(stage: Stage) -> str:
 
 def fan_out_customers(stage: Stage, url: str, count: int) -> None:
     """Create an endpoint and then so many customers, and fan out their events."""
-    made(stage, "webhook_endpoints", url=url)
+    create_and_get_path(stage, "webhook_endpoints", url=url)
     for _ in range(count):
-        made(stage, "customers", phone=PHONE)
+        create_and_get_path(stage, "customers", phone=PHONE)
     stage.fan_out()
 
 
-def only(stage: Stage, deliveries: str) -> Any:
+def only_delivery_at(stage: Stage, deliveries: str) -> Any:
     """The one delivery of an event."""
-    [delivery] = listed(stage, deliveries)
+    [delivery] = list_resources(stage, deliveries)
     return delivery
 
 

@@ -40,7 +40,7 @@ class Description:
 
     def __init__(self, document: Any) -> None:
         self._components = document["components"]
-        self._schemas = {name: closed(schema) for name, schema in self._components["schemas"].items()}
+        self._schemas = {name: close_schema(schema) for name, schema in self._components["schemas"].items()}
         self._webhooks = document["webhooks"]
         self._operations: dict[str, list[Operation]] = {}
         self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}
@@ -139,13 +139,13 @@ def description() -> Description:
     return Description(json.loads(DESCRIPTION.read_text(encoding="utf-8")))
 
 
-def closed(schema: Any) -> Any:
+def close_schema(schema: Any) -> Any:
     """The schema, in which nothing has fields, values or types that are not described."""
     if isinstance(schema, list):
-        return [closed(part) for part in schema]
+        return [close_schema(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: closed(part) for name, part in schema.items()}
+    found = {name: close_schema(part) for name, part in schema.items()}
     if "anyOf" in found:
         found["anyOf"] = [part for part in found["anyOf"] if part not in OPEN]
     if "object" in types(schema) and isinstance(schema.get("properties"), dict):

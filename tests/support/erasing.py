@@ -17,10 +17,10 @@ from shared.store import table
 from shared.store.keys import Scope
 from tests.support import calling
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, answered, asked, conversed, meanwhile
+from tests.support.conversing import Thread, run_turn_worker, send_and_get, store_unanswered_message, work_at_each_wait
 from tests.support.given import simulated_phone
 from tests.support.receivers import Behaviour, Exchange, answer
-from tests.support.resources import created, keyed, listed, seen, woken
+from tests.support.resources import create_resource, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Project, Stage, wake_up_record
 
 WHEN = "2030-05-06T07:08:09Z"
@@ -82,8 +82,10 @@ def texts(mark: str, *names: str) -> dict[str, Any]:
 def newcomer(stage: Stage, scope: Scope, mark: str, phone: str | None = None) -> Person:
     """A person with one appointment, in the project that the stage calls as."""
     found = Person(scope, mark, phone or simulated_phone("20"))
-    found.id = created(stage, "/v1/customers", phone=found.phone, name=mark)["id"]
-    found.appointments.append(created(stage, "/v1/appointments", customer_id=found.id, appointment_at=WHEN)["id"])
+    found.id = create_resource(stage, "/v1/customers", phone=found.phone, name=mark)["id"]
+    found.appointments.append(
+        create_resource(stage, "/v1/appointments", customer_id=found.id, appointment_at=WHEN)["id"]
+    )
     return found
 
 
@@ -91,14 +93,14 @@ def person(stage: Stage, time: Clock, scope: Scope, mark: str) -> Person:
     """A person who lives through everything, in the project that the stage calls as."""
     found = Person(scope, mark, simulated_phone("20"))
     fields = texts(mark, "name", "external_id") | {"phone": found.phone, "email": f"{mark}@example.com"}
-    made = stage.call("POST", "/v1/customers", fields, headers=keyed(f"customer of {mark}"))
+    made = stage.call("POST", "/v1/customers", fields, headers=idempotency_header(f"customer of {mark}"))
     assert made.status == 201, made.body
     found.id = made.json["id"]
     patched = stage.call("PATCH", f"/v1/customers/{found.id}", {"name": f"another name of {mark}"})
     assert patched.status == 200, patched.body
     for _ in range(3):
         about = texts(mark, "title", "location", "notes", "external_id") | {"appointment_at": WHEN}
-        found.appointments.append(created(stage, "/v1/appointments", customer_id=found.id, **about)["id"])
+        found.appointments.append(create_resource(stage, "/v1/appointments", customer_id=found.id, **about)["id"])
     cancelled = {"status": "cancelled", "cancellation_reason": f"reason of {mark}"}
     assert stage.call("PATCH", f"/v1/appointments/{found.appointments[1]}", cancelled).status == 200
     assert stage.call("DELETE", f"/v1/appointments/{found.appointments[2]}").status == 200
@@ -139,16 +141,16 @@ def call(stage: Stage, time: Clock, whom: Person, channel: str) -> None:
 def _converse(stage: Stage, time: Clock, whom: Person) -> None:
     """Conversations by id and by thread: one that ended, one that was handed off, one without an answer."""
     with_customer = {"customer": {"id": whom.id}}
-    ids = [created(stage, "/v1/conversations", **texts(whom.mark, "external_id"), **with_customer)["id"]]
-    conversed(stage, time, _thread(whom, ids[0]), f"Hello from {whom.mark}", f"message of {whom.mark}")
+    ids = [create_resource(stage, "/v1/conversations", **texts(whom.mark, "external_id"), **with_customer)["id"]]
+    send_and_get(stage, time, _thread(whom, ids[0]), f"Hello from {whom.mark}", f"message of {whom.mark}")
     assert stage.call("POST", f"/v1/conversations/{ids[0]}/end").status == 200
     message = {"external_conversation_id": f"external_id of {whom.mark}", "content": f"[[sim:handoff]] {whom.mark}"}
-    with meanwhile(time, lambda: answered(stage, _thread(whom, ""))):
+    with work_at_each_wait(time, lambda: run_turn_worker(stage, _thread(whom, ""))):
         sent = stage.call("POST", "/v1/messages", message | with_customer | texts(whom.mark))
     assert sent.status == 201, sent.body
     ids.append(sent.json["conversation"]["id"])
-    ids.append(created(stage, "/v1/conversations", **with_customer)["id"])
-    asked(stage, _thread(whom, ids[2]), f"Is anybody there? asks {whom.mark}")
+    ids.append(create_resource(stage, "/v1/conversations", **with_customer)["id"])
+    store_unanswered_message(stage, _thread(whom, ids[2]), f"Is anybody there? asks {whom.mark}")
     whom.late += [("turn", record) for record in woken(stage, whom.scope)]
     whom.conversations += ids
 
@@ -159,8 +161,10 @@ def _thread(whom: Person, conversation: str) -> Thread:
 
 def statuses(stage: Stage, whom: Person) -> set[str]:
     """The statuses of the deliveries of the person's events."""
-    events = [event for id in whom.ids for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]]
-    return {each["status"] for event in events for each in listed(stage, f"/v1/events/{event['id']}/deliveries")}
+    events = [event for id in whom.ids for event in get_resource(stage, f"/v1/events?object_id={id}&limit=100")["data"]]
+    return {
+        each["status"] for event in events for each in list_resources(stage, f"/v1/events/{event['id']}/deliveries")
+    }
 
 
 def trace(whom: Person) -> None:
@@ -216,7 +220,7 @@ def text(row: Mapping[str, Any]) -> str:
     return json.dumps(row, default=repr, ensure_ascii=False)
 
 
-def remains(whom: Person, *, idempotency: bool = False) -> Iterator[str]:
+def remaining_data(whom: Person, *, idempotency: bool = False) -> Iterator[str]:
     """Whatever is left of a person in table and bucket. Saved responses of Idempotency-Keys end by themselves."""
     for (pk, sk), row in rows().items():
         if "#idempotency#" in pk and not idempotency:

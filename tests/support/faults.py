@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.stage import Answer, Stage
-from tests.support.wire import ALWAYS, Disturbance, Fault, broken, conflicting, lost, refused, throttled, wire
+from tests.support.wire import (
+    ALWAYS,
+    Disturbance,
+    Fault,
+    broken,
+    conflicting,
+    lose_response,
+    refuse_connection,
+    throttle,
+    wire,
+)
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
 READS = ("GetItem", "BatchGetItem", "Query", "Encrypt", "Decrypt")
@@ -46,7 +56,7 @@ class Trouble:
     @property
     def may_have_written(self) -> bool:
         """Whether a write that meets it may have taken effect all the same."""
-        return self.disturbance in (broken, lost)
+        return self.disturbance in (broken, lose_response)
 
     def concerns(self, operation: str) -> bool:
         """Whether this operation can meet it, in a way that no other trouble shows.
@@ -55,21 +65,21 @@ class Trouble:
         """
         if self.writes_only:
             return operation in WRITES
-        return self.disturbance is not lost or operation not in READS
+        return self.disturbance is not lose_response or operation not in READS
 
 
 PASSING_TROUBLE = (
-    Trouble("throttled once", throttled, 1),
+    Trouble("throttled once", throttle, 1),
     Trouble("broken once", broken, 1),
-    Trouble("refused once", refused, 1),
-    Trouble("answer lost once", lost, 1),
-    Trouble("answer lost three times", lost, 3),
+    Trouble("refused once", refuse_connection, 1),
+    Trouble("answer lost once", lose_response, 1),
+    Trouble("answer lost three times", lose_response, 3),
 )
 LASTING_TROUBLE = (
-    Trouble("throttled", throttled, ALWAYS, "service_unavailable"),
+    Trouble("throttled", throttle, ALWAYS, "service_unavailable"),
     Trouble("broken", broken, ALWAYS, "service_unavailable"),
-    Trouble("refused", refused, ALWAYS, "service_unavailable"),
-    Trouble("answers lost", lost, ALWAYS, "service_unavailable"),
+    Trouble("refused", refuse_connection, ALWAYS, "service_unavailable"),
+    Trouble("answers lost", lose_response, ALWAYS, "service_unavailable"),
 )
 CONFLICTS = (
     *(Trouble(f"{n} conflicts over the first row", conflicting(0), n, None, True) for n in (1, 2, 3, 7)),
@@ -92,7 +102,7 @@ FEWER_TROUBLES = {
 """One of those that the service cannot tell from each other, and the edges: for requests like one that meets all."""
 
 
-def expected(trouble: Trouble, service: str, operation: str, request: Request) -> str | None:
+def expected_code(trouble: Trouble, service: str, operation: str, request: Request) -> str | None:
     """The error code that the trouble with this call is to be answered with."""
     if service in ("sqs", "stepfunctions"):
         return None  # Wake-ups are best effort.
@@ -132,7 +142,7 @@ def faults(
         # The first call counts the request, which is no effect.
         unsure = trouble.may_have_written and call.operation in WRITES and position > 0
         harmless = key is not None or request.method == "DELETE" or not unsure
-        error = expected(trouble, call.service, call.operation, request)
+        error = expected_code(trouble, call.service, call.operation, request)
         yield name, fault, error, "true" if harmless else "false"
 
 
@@ -151,7 +161,7 @@ def places_of(trouble: Trouble, course: Sequence[Sequence[str]]) -> list[tuple[i
     """
     calls = [(number, position) for number, operations in enumerate(course) for position in range(len(operations))]
     operations = [course[number][position] for number, position in calls]
-    ends = range(len(calls)) if trouble.disturbance is throttled else first_and_last_of_each(operations)
+    ends = range(len(calls)) if trouble.disturbance is throttle else first_and_last_of_each(operations)
     return [calls[end] for end in ends if trouble.concerns(operations[end])]
 
 

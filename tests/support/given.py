@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from tests.support.client import Client, Response, eventually
+from tests.support.client import Client, Response, wait_for
 
 UNKNOWN = "00000000000000000000000000"
 """The ULID part of ids that no resource has."""
@@ -95,9 +95,7 @@ def events_about(client: Client, object_id: str) -> list[Any]:
 
 def event_about(client: Client, object_id: str, type_: str) -> Any:
     """The first event of this type about the resource, once it is in the log."""
-    return eventually(
-        lambda: next((event for event in events_about(client, object_id) if event["type"] == type_), None)
-    )
+    return wait_for(lambda: next((event for event in events_about(client, object_id) if event["type"] == type_), None))
 
 
 def settle(client: Client, kind: str) -> None:
@@ -113,7 +111,7 @@ def deliveries_of(client: Client, event_id: str) -> list[Any]:
 
 def delivery_to(client: Client, event_id: str, endpoint_id: str) -> Any:
     """The automatic delivery of an event to an endpoint, once there is one."""
-    return eventually(
+    return wait_for(
         lambda: next(
             (
                 delivery
@@ -135,10 +133,10 @@ def delivery_when(client: Client, delivery: Any, condition: Callable[[Any], bool
         assert condition(last[0]), f"delivery still reads {last[0]}"
         return last[0]
 
-    return eventually(check, timeout)
+    return wait_for(check, timeout)
 
 
-def ended(delivery: Any) -> bool:
+def delivery_has_ended(delivery: Any) -> bool:
     return bool(delivery["status"] != "attempting")
 
 
@@ -158,7 +156,7 @@ def session_when(client: Client, session_id: str, condition: Callable[[Any], boo
         assert condition(found), f"after {timeout} s the session still reads {found}"
         return found
 
-    return eventually(check, timeout)
+    return wait_for(check, timeout)
 
 
 def call_ended(session: Any) -> bool:

@@ -40,12 +40,12 @@ VALID = {
 }
 
 
-def resolved(part: Any) -> Any:
+def resolve(part: Any) -> Any:
     """A part of the description, or what it refers to."""
     if "$ref" not in part:
         return part
     _, _, kind, name = part["$ref"].split("/")
-    return resolved(DOCUMENT["components"][kind][name])
+    return resolve(DOCUMENT["components"][kind][name])
 
 
 def routes(collection: str) -> Iterator[Route]:
@@ -56,8 +56,8 @@ def routes(collection: str) -> Iterator[Route]:
         path = described.replace("{id}", f"{{{PLACES.get(collection)}}}").replace("{delivery_id}", "{delivery}")
         for method, operation in methods.items():
             bodies = operation.get("requestBody", {}).get("content", {}).values()
-            fields = [name for body in bodies for name in resolved(body["schema"])["properties"]]
-            parameters = map(resolved, operation.get("parameters", ()))
+            fields = [name for body in bodies for name in resolve(body["schema"])["properties"]]
+            parameters = map(resolve, operation.get("parameters", ()))
             query = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
             yield Route(method.upper(), path, fields, VALID.get(f"{method.upper()} {path}", {}), query)
 

@@ -78,7 +78,7 @@ JUNK = st.sampled_from([*NUMBERS, *STRINGS, *OTHERS]) | GENERATED
 HOPELESS = st.sampled_from(BROKEN)
 
 
-def quoted(*values: str) -> st.SearchStrategy[str]:
+def json_strings(*values: str) -> st.SearchStrategy[str]:
     return st.sampled_from([json.dumps(value) for value in values])
 
 
@@ -196,26 +196,28 @@ NESTED = st.sampled_from([json.dumps(value) for value in METADATA])
 STATUSES = ("pending", "confirmed", "rescheduled", "cancelled", "failed")
 
 FIELDS = {
-    "appointment_at": quoted(*MOMENTS),
-    "cancellation_reason": quoted("ill", "x" * 501),
-    "customer_id": quoted("{customer}", "{deleted_customer}", f"cust_{'0' * 26}", "{appointment}", "{CUSTOMER}", "x"),
-    "description": quoted("Text", "x" * 501),
+    "appointment_at": json_strings(*MOMENTS),
+    "cancellation_reason": json_strings("ill", "x" * 501),
+    "customer_id": json_strings(
+        "{customer}", "{deleted_customer}", f"cust_{'0' * 26}", "{appointment}", "{CUSTOMER}", "x"
+    ),
+    "description": json_strings("Text", "x" * 501),
     "duration_minutes": st.sampled_from(["1", "30", "1440", "0", "1441", "-1", "30.0", '"30"', "true", "1e1"]),
-    "email": quoted(*EMAILS),
+    "email": json_strings(*EMAILS),
     "enabled": st.sampled_from(["true", "false", "null", "1", '"true"']),
     "event_filters": st.sampled_from([json.dumps(value) for value in FILTERS]),
-    "external_id": quoted("c-1", "", "x" * 255, "x" * 256),
-    "failure_reason": quoted("no show"),
-    "label": quoted("Main", "x" * 201),
-    "location": quoted("Here", "x" * 500, "x" * 501),
+    "external_id": json_strings("c-1", "", "x" * 255, "x" * 256),
+    "failure_reason": json_strings("no show"),
+    "label": json_strings("Main", "x" * 201),
+    "location": json_strings("Here", "x" * 500, "x" * 501),
     "metadata": NESTED,
-    "name": quoted("Ann", "x" * 200, "x" * 201),
-    "notes": quoted("a\nb", "x" * 2000, "x" * 2001),
-    "phone": quoted(*PHONES),
-    "status": quoted(*STATUSES, "Pending", "done"),
-    "timezone": quoted(*ZONES),
-    "title": quoted("Visit", "x" * 200, "x" * 201),
-    "url": quoted(*URLS),
+    "name": json_strings("Ann", "x" * 200, "x" * 201),
+    "notes": json_strings("a\nb", "x" * 2000, "x" * 2001),
+    "phone": json_strings(*PHONES),
+    "status": json_strings(*STATUSES, "Pending", "done"),
+    "timezone": json_strings(*ZONES),
+    "title": json_strings("Visit", "x" * 200, "x" * 201),
+    "url": json_strings(*URLS),
 }
 """By name: values of a field, at its edges and beyond."""
 READ_ONLY = ("id", "object", "livemode", "created_at", "updated_at", "deleted_at", "secret", "session_id")

@@ -22,7 +22,7 @@ from shared.store.keys import Scope
 from shared.telephony import ContactOwner, ContactState, EndedReason, Ending, SessionCallStatus
 from tests.support import calling, logged
 from tests.support.clocks import Clock
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage, sqs_record, wake_up_record
 from tests.support.wire import Killed, wire
 
@@ -103,19 +103,21 @@ def text_of(record: logging.LogRecord) -> str:
 
 
 @contextmanager
-def kept_log(secrets: Sequence[str]) -> Iterator[list[logging.LogRecord]]:
+def log_without_secrets(secrets: Sequence[str]) -> Iterator[list[logging.LogRecord]]:
     """All that is logged meanwhile, at every level; none of the secrets is in it."""
     with logged.lines("DEBUG") as records:
         yield records
     assert [text for text in map(text_of, records) if any(secret in text for secret in secrets)] == []
 
 
-def placed(stage: Stage, *, name: str = NAME, **order: Any) -> LiveCall:
+def place_live_call(stage: Stage, *, name: str = NAME, **order: Any) -> LiveCall:
     """A live call that waits to be dialed."""
     project = stage.project()
     stage._key = project.live_key
-    customer = created(stage, "/v1/customers", phone=PHONE, name=name)["id"]
-    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN, title=TITLE)["id"]
+    customer = create_resource(stage, "/v1/customers", phone=PHONE, name=name)["id"]
+    appointment = create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN, title=TITLE)[
+        "id"
+    ]
     answer = stage.call("POST", f"/v1/customers/{customer}/call", {"appointment_id": appointment, **order})
     assert answer.status in (201, 202), answer.body
     return LiveCall(Scope(project.id, True), answer.json["session_id"], customer, appointment)
@@ -131,23 +133,23 @@ def work(stage: Stage, call: LiveCall) -> None:
     assert stage.invoke("dial", {"Records": [wake_up(stage, call)]}) == {"batchItemFailures": []}
 
 
-def after(stage: Stage, time: Clock, call: LiveCall, milliseconds: int) -> None:
+def forward_and_work(stage: Stage, time: Clock, call: LiveCall, milliseconds: int) -> None:
     """Let time pass, then the worker have a wake-up."""
     time.forward(milliseconds / clock.SECOND)
     work(stage, call)
 
 
-def dialed(stage: Stage, **order: Any) -> LiveCall:
+def dial_live_call(stage: Stage, **order: Any) -> LiveCall:
     """A live call that rings."""
-    call = placed(stage, **order)
+    call = place_live_call(stage, **order)
     work(stage, call)
     assert call.doc["call_status"] == "dialing"
     return call
 
 
-def answered(stage: Stage, line: Line, **order: Any) -> LiveCall:
+def answer_live_call(stage: Stage, line: Line, **order: Any) -> LiveCall:
     """A live call in which people may talk."""
-    call = dialed(stage, **order)
+    call = dial_live_call(stage, **order)
     line.state = ContactState(clock.now(), None, None)
     tell(stage, contact_event(line.contacts[call.id]))
     work(stage, call)
@@ -186,15 +188,15 @@ def tell(stage: Stage, *events: dict[str, Any]) -> None:
 
 def events_of(stage: Stage, id: str) -> list[str]:
     """The types of an object's events, oldest first; no write changed two statuses of a session."""
-    assert [*calling.doubled(stage.fan_out())] == []
+    assert [*calling.writes_with_two_events(stage.fan_out())] == []
     return calling.events_of(stage, id)
 
 
-def used(call: LiveCall) -> dict[str, int]:
+def month_usage(call: LiveCall) -> dict[str, int]:
     return dict(usage.of_month(call.scope, clock.iso(clock.now())[:7]))
 
 
-def under_way(call: LiveCall) -> int:
+def calls_under_way(call: LiveCall) -> int:
     """How many calls the project's counter holds."""
     _, counts = limits.read(call.scope, table.get_many(limits.keys(call.scope)))
     return counts.at_once
@@ -202,9 +204,9 @@ def under_way(call: LiveCall) -> int:
 
 def assert_over(call: LiveCall, calls: int = 1) -> None:
     """The call has given back what it took, was counted, and has no step left."""
-    assert under_way(call) == 0
-    assert used(call)["calls"] == calls
-    assert used(call)["call_seconds"] == (call.doc["duration_seconds"] or 0)
+    assert calls_under_way(call) == 0
+    assert month_usage(call)["calls"] == calls
+    assert month_usage(call)["call_seconds"] == (call.doc["duration_seconds"] or 0)
     customer = table.get(call.scope.pk("customer"), call.customer)
     assert customer is not None
     assert "active_session" not in customer
@@ -220,7 +222,7 @@ def files(call: LiveCall) -> tuple[str, str]:
     return call.doc["transcript_status"], call.doc["recording_status"]
 
 
-def dies(stage: Stage, call: LiveCall, line: Line) -> list[int]:
+def lose_worker_at_start(stage: Stage, call: LiveCall, line: Line) -> list[int]:
     """A worker dies once the carrier has placed the call; the delays of the wake-ups that it left."""
     line.trouble.append(Killed("after the start"))
     with wire() as wired, suppress(Killed):

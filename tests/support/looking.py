@@ -43,7 +43,7 @@ def overhang(page: Page) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
-def doubled_ids(page: Page) -> list[str]:
+def duplicate_ids(page: Page) -> list[str]:
     """The ids that several elements of the page have: labels and links would lead to the first one."""
     ids: list[str] = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
     return sorted({id for id in ids if ids.count(id) > 1})

@@ -104,7 +104,7 @@ def use(id: str, name: str, given: Any) -> dict[str, Any]:
     return {"toolUse": {"toolUseId": id, "name": name, "input": given}}
 
 
-def asked(
+def ask_model(
     turn: TurnInput,
     said: Sequence[Utterance] = (),
     seconds: float = 45,
@@ -117,16 +117,18 @@ def asked(
 SCOPE = Scope(1, True)
 
 
-def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any) -> AppointmentRecord:
+def appointment_record(
+    customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any
+) -> AppointmentRecord:
     given = {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
     return rows.record(appointments.new(scope, AppointmentCreate.model_construct(**given)), version)
 
 
 def turn_of(*mine: AppointmentRecord, message: str = "Hello", proposal: Proposal | None = None) -> TurnInput:
-    return TurnInput(appointments=mine or (found(),), message=message, proposal=proposal)
+    return TurnInput(appointments=mine or (appointment_record(),), message=message, proposal=proposal)
 
 
-def handed_off(reply: Reply) -> str | None:
+def handoff_reason(reply: Reply) -> str | None:
     return next((action["reason"] for action in reply.result.actions if action["type"] == "handoff"), None)
 
 

@@ -6,7 +6,7 @@ import logging
 
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 FAILING, RECOVERED, DISABLED = (f"webhook endpoint {what}" for what in ("failing", "recovered", "disabled"))
@@ -18,7 +18,7 @@ def notices(lines: list[logging.LogRecord]) -> list[str]:
 
 def deliver_event(stage: Stage, time: Clock) -> None:
     """An event is sent to the endpoint."""
-    created(stage, "/v1/customers", phone=PHONE)
+    create_resource(stage, "/v1/customers", phone=PHONE)
     stage.fan_out()
     stage.deliver("deliveries", "slow_deliveries")
     time.forward(1)

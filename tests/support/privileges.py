@@ -106,7 +106,7 @@ class Places:
     erasures: str
 
 
-def granted(functions: Iterable[Function] = topology.FUNCTIONS) -> frozenset[Use]:
+def grants_of(functions: Iterable[Function] = topology.FUNCTIONS) -> frozenset[Use]:
     """What the functions' roles hold for their own calls."""
     return frozenset(
         Use(function.name, Need(action, grant.on, grant.name))
@@ -123,12 +123,12 @@ def _held(function: Function) -> frozenset[Use]:
         for source in function.queues
         for action in ("sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
     }
-    return granted((function,)) | read
+    return grants_of((function,)) | read
 
 
-def unused(used: Iterable[Use], functions: Iterable[Function] = topology.FUNCTIONS) -> list[Use]:
+def unused_grants(used: Iterable[Use], functions: Iterable[Function] = topology.FUNCTIONS) -> list[Use]:
     """Grants that nobody used."""
-    return sorted(granted(functions) - set(used))
+    return sorted(grants_of(functions) - set(used))
 
 
 def needs(
@@ -365,11 +365,11 @@ class Audit:
 
     def unused(self) -> list[Use]:
         """Grants that the whole of the tests did not use; none where these were not all."""
-        return unused(self.recorder.used) if self.complete else []
+        return unused_grants(self.recorder.used) if self.complete else []
 
     def summary(self) -> str:
         """Lines for the terminal."""
-        count = f"Rights used by the tests: {len(granted() & self.recorder.used)} of {len(granted())}."
+        count = f"Rights used by the tests: {len(grants_of() & self.recorder.used)} of {len(grants_of())}."
         if not self.complete:
             return f"{count} Whether one is useless is told when all integration tests run and pass."
         return "\n".join([*(f"{use}\n    granted in {use.line}" for use in self.unused()), count])

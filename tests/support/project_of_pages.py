@@ -8,7 +8,7 @@ from shared.store.keys import Scope
 from shared.webhooks import replays
 from tests.support.browsing import Whole, as_test
 from tests.support.delivering import new_event
-from tests.support.resources import created, listed
+from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Stage
 
 WHEN = "2030-05-06T07:08:09Z"
@@ -24,24 +24,24 @@ def replaying(whole: Whole) -> None:
 
 def retrying(stage: Stage, whole: Whole) -> None:
     """The story is about another delivery, whose first attempt has failed and which waits for the next one."""
-    id = created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
-    found = listed(stage, new_event(stage))
+    id = create_resource(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
+    found = list_resources(stage, new_event(stage))
     stage.deliver("deliveries")
     [delivery] = [one for one in found if one["webhook_endpoint_id"] == id]
     whole.story.event = whole.ids["events"] = delivery["event_id"]
     whole.story.delivery = delivery["id"]
 
 
-def handed_off(stage: Stage, whole: Whole) -> None:
+def hand_off(stage: Stage, whole: Whole) -> None:
     """The agent has handed the conversation to a person."""
     path = f"/v1/conversations/{whole.ids['conversations']}/messages"
-    reply = created(stage, path, content="[[sim:handoff]]")["reply"]
+    reply = create_resource(stage, path, content="[[sim:handoff]]")["reply"]
     assert reply["actions"][0]["type"] == "handoff"
 
 
-def taken(stage: Stage, whole: Whole) -> None:
+def hand_off_and_take(stage: Stage, whole: Whole) -> None:
     """The conversation waits for a person, and one has taken it."""
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     with as_test():
         scope = Scope(whole.story.project.id, False)
         change = conversations.take(scope, whole.ids["conversations"], "staff@example.com")

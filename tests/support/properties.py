@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 TIMES = float(os.environ.get("HYPOTHESIS_EXAMPLES") or 1)
 
 
-def fixed(examples: int, **options: Any) -> settings:
+def fixed_examples(examples: int, **options: Any) -> settings:
     """The same examples in every run."""
     return settings(
         derandomize=True,

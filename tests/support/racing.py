@@ -16,7 +16,7 @@ T = TypeVar("T")
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
 
 
-def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
+def run_at_once(works: Sequence[Callable[[], T]]) -> list[T]:
     """What each of the works returns; none begins before all are ready to."""
     start = threading.Barrier(len(works), timeout=30)
 
@@ -42,7 +42,7 @@ def just_before(operation: str, work: Callable[[], Any]) -> Iterator[None]:
     class Before(aws_client.Hook):
         def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
             if left and call.operation == operation:
-                at_once([left.pop()])
+                run_at_once([left.pop()])
             return proceed()
 
     with aws_client.hooked(Before()):

@@ -9,24 +9,24 @@ from shared.store.keys import Scope, scope_of
 from tests.support.stage import Stage
 
 
-def created(stage: Stage, path: str, **fields: Any) -> Any:
+def create_resource(stage: Stage, path: str, **fields: Any) -> Any:
     response = stage.call("POST", path, fields)
     assert response.status == 201, response.body
     return response.json
 
 
-def seen(stage: Stage, path: str) -> Any:
+def get_resource(stage: Stage, path: str) -> Any:
     response = stage.call("GET", path)
     assert response.status == 200, response.body
     return response.json
 
 
-def listed(stage: Stage, path: str) -> list[Any]:
-    data: list[Any] = seen(stage, f"{path}?limit=100")["data"]
+def list_resources(stage: Stage, path: str) -> list[Any]:
+    data: list[Any] = get_resource(stage, f"{path}?limit=100")["data"]
     return data
 
 
-def keyed(key: str | None) -> dict[str, str] | None:
+def idempotency_header(key: str | None) -> dict[str, str] | None:
     return {"Idempotency-Key": key} if key else None
 
 
@@ -36,6 +36,6 @@ def woken(stage: Stage, scope: Scope, queue: str = "turns") -> list[dict[str, An
     return [each for owner, each in messages if owner.project_id == scope.project_id]
 
 
-def made(stage: Stage, kind: str, **fields: Any) -> str:
+def create_and_get_path(stage: Stage, kind: str, **fields: Any) -> str:
     """The path of a new resource."""
-    return f"/v1/{kind}/{created(stage, f'/v1/{kind}', **fields)['id']}"
+    return f"/v1/{kind}/{create_resource(stage, f'/v1/{kind}', **fields)['id']}"

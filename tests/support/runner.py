@@ -56,7 +56,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def quick_folder() -> Iterator[Path]:
+def memory_folder() -> Iterator[Path]:
     """A new folder in memory where there is such a place.
 
     The database syncs each write; on a slow disk it would not reach the 100 requests a second of a rate limit.
@@ -174,7 +174,7 @@ def local_runner(folder: Path, speed: float, **settings: str) -> Iterator[Servic
         runner.close()
 
 
-def needs_a_runner_of_its_own() -> None:
+def skip_unless_own_runner() -> None:
     """Skip what would take a service that waits longer than the one that is tested."""
     if "BASE_URL" in os.environ:
         pytest.skip("the service waits too little for this at its SPEED")

@@ -73,7 +73,7 @@ class Dialogue:
         return not self.result.actions and self.result.change is None and not self.result.wants_call
 
 
-def phoned(*documents: Appointment, **given: Any) -> Dialogue:
+def phone_dialogue(*documents: Appointment, **given: Any) -> Dialogue:
     opening = f"Hello! I am calling about your appointment. {ATTEND}"
     usual: dict[str, Any] = {"opening": opening, "in_call": True}
     return Dialogue(*documents, **usual | given)

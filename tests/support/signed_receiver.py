@@ -14,7 +14,7 @@ from email.message import Message
 from typing import Any
 
 from tests.support import receivers
-from tests.support.client import Promises, eventually
+from tests.support.client import Promises, wait_for
 from tests.support.receivers import Behaviour, Exchange
 
 
@@ -49,10 +49,10 @@ class Hook:
         return [one for one in self.received if one.event["data"]["object"]["id"] == object_id]
 
     def wait(self, count: int = 1, timeout: float = 15) -> list[Received]:
-        return eventually(lambda: len(self.received) >= count and self.received, timeout)
+        return wait_for(lambda: len(self.received) >= count and self.received, timeout)
 
     def wait_about(self, object_id: str, count: int = 1, timeout: float = 15) -> list[Received]:
-        return eventually(lambda: len(self.about(object_id)) >= count and self.about(object_id), timeout)
+        return wait_for(lambda: len(self.about(object_id)) >= count and self.about(object_id), timeout)
 
     def answer(self, *answers: int | Behaviour) -> None:
         """From now on answer the n-th request since the hook was made with the last of these."""

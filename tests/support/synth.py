@@ -143,7 +143,7 @@ class Synthesized:
         return {"Ref": self.aliases[function]}
 
 
-def synthesized(stack: ServiceStack, out: Path) -> Synthesized:
+def read_templates(stack: ServiceStack, out: Path) -> Synthesized:
     """What the app of a stack has written to a folder."""
 
     def logical_id(construct: IConstruct) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.synth import Resource, Synthesized
 
 
-def flat(value: Any) -> str:
+def flatten(value: Any) -> str:
     """Text with its references spelled as in `Fn::Sub`: `${Table.Arn}`, `${AWS::Region}`."""
     if isinstance(value, str):
         return value
@@ -18,7 +18,7 @@ def flat(value: Any) -> str:
     if "Fn::GetAtt" in value:
         return f"${{{'.'.join(value['Fn::GetAtt'])}}}"
     separator, parts = value["Fn::Join"]
-    joined: str = separator.join(flat(part) for part in parts)
+    joined: str = separator.join(flatten(part) for part in parts)
     return joined
 
 
@@ -34,18 +34,18 @@ def below(logical_id: str, path: str) -> str:
     return text({"Fn::Join": ["", [{"Fn::GetAtt": [logical_id, "Arn"]}, path]]})
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def allowed(statements: list[dict[str, Any]]) -> set[tuple[str, str]]:
+def allowed_pairs(statements: list[dict[str, Any]]) -> set[tuple[str, str]]:
     """Every pair of action and resource that the statements allow."""
     found = set()
     for statement in statements:
         assert statement["Effect"] == "Allow"
         assert not {"NotAction", "NotResource"} & statement.keys()
-        for action in listed(statement["Action"]):
-            found |= {(action, text(resource)) for resource in listed(statement["Resource"])}
+        for action in as_list(statement["Action"]):
+            found |= {(action, text(resource)) for resource in as_list(statement["Resource"])}
     return found
 
 
@@ -55,7 +55,7 @@ def may(stage: Synthesized, action: str) -> set[str]:
         role
         for role in stage.all("AWS::IAM::Role")
         if not stage[role].get("ManagedPolicyArns")
-        for granted, _ in allowed(stage.statements(role))
+        for granted, _ in allowed_pairs(stage.statements(role))
         if fnmatch.fnmatch(action, granted)
     }
 

@@ -71,7 +71,7 @@ def answer(status: int, body: Mapping[str, Any]) -> Reply:
     return Reply(status, {"content-type": "application/x-amz-json-1.0"}, json.dumps(body).encode())
 
 
-def cancelled(attempt: Try, position: int, reason: str) -> Reply:
+def cancel_transaction(attempt: Try, position: int, reason: str) -> Reply:
     """A transaction is cancelled because of its operation at this position (-1: the last)."""
     reasons = [{"Code": "None"} for _ in attempt.call.parameters["TransactItems"]]
     reasons[position] = {"Code": reason, "Message": "because"}
@@ -79,10 +79,10 @@ def cancelled(attempt: Try, position: int, reason: str) -> Reply:
     return answer(400, {"__type": kind, "Message": "cancelled", "CancellationReasons": reasons})
 
 
-def throttled(attempt: Try) -> Reply:
+def throttle(attempt: Try) -> Reply:
     """AWS refuses for now."""
     if attempt.call.operation == "TransactWriteItems":
-        return cancelled(attempt, 0, "ThrottlingError")
+        return cancel_transaction(attempt, 0, "ThrottlingError")
     kind = "com.amazonaws.dynamodb.v20120810#ThrottlingException"
     return answer(400, {"__type": kind, "message": "Rate exceeded"})
 
@@ -92,12 +92,12 @@ def broken(attempt: Try) -> Reply:
     return answer(500, {"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "Internal"})
 
 
-def refused(attempt: Try) -> Reply:
+def refuse_connection(attempt: Try) -> Reply:
     """Nobody takes the connection."""
     raise ConnectionFailed("connect_failed")
 
 
-def lost(attempt: Try) -> Reply:
+def lose_response(attempt: Try) -> Reply:
     """AWS does as it is asked, and the connection breaks before its answer is here."""
     if attempt.call.service == "dynamodb":
         attempt.send()
@@ -111,7 +111,7 @@ def conflicting(position: int) -> Disturbance:
         prefix = "com.amazonaws.dynamodb.v20120810#"
         if attempt.call.operation != "TransactWriteItems":
             return answer(400, {"__type": f"{prefix}TransactionConflictException", "message": "Transaction is ongoing"})
-        return cancelled(attempt, position, "TransactionConflict")
+        return cancel_transaction(attempt, position, "TransactionConflict")
 
     return disturb
 

@@ -58,7 +58,7 @@ def appointment(status: str = "pending", **fields: Any) -> Any:
     return {**made, **before, **reason, **fields}
 
 
-def patched(before: Any, patch: dict[str, Any]) -> Any:
+def apply_patch(before: Any, patch: dict[str, Any]) -> Any:
     """The appointment after a patch that changes it."""
     after = appointments.apply(before, AppointmentPatch.model_validate(patch))
     assert after is not before
@@ -97,7 +97,7 @@ def test_a_new_time_reschedules_unless_the_same_patch_confirms(status: str, aske
         assert error.status == int(cell)
         assert error.code == ("invalid_status_transition" if cell == "409" else "parameters_exclusive")
         return
-    after = patched(before, patch)
+    after = apply_patch(before, patch)
 
     assert (after["status"], after["appointment_at"]) == (cell, NEW_TIME)
 
@@ -113,7 +113,7 @@ def test_the_time_that_it_has_already_is_no_new_time(status: str) -> None:
 @pytest.mark.parametrize("asked", ["cancelled", "failed"])
 def test_the_time_that_it_has_already_does_not_get_in_the_way_of_an_ending(asked: str) -> None:
     # "A *new* time together with `cancelled` or `failed`" is refused; one that was read and sent back is not new.
-    assert patched(appointment(), {"appointment_at": TIME, "status": asked})["status"] == asked
+    assert apply_patch(appointment(), {"appointment_at": TIME, "status": asked})["status"] == asked
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_reason_goes_only_with_its_status(status: str, reason: str, asked: str
     before, becomes = appointment(status), asked or status
     patch = {reason: "new reason"} | ({"status": asked} if asked else {})
     if REASON_OF.get(becomes) == reason and (status, asked) != ("cancelled", "failed"):
-        after = patched(before, patch)
+        after = apply_patch(before, patch)
         assert (after["status"], after[reason]) == (becomes, "new reason")
     else:
         assert refusal(before, patch).status in (400, 409)
@@ -140,7 +140,7 @@ def test_a_reason_without_its_status_is_the_reason_s_error(reason: str) -> None:
 @pytest.mark.parametrize("asked", ["confirmed", "rescheduled", "cancelled"])
 def test_a_reason_is_gone_once_its_status_is(asked: str) -> None:
     patch = {"status": asked} | ({"appointment_at": NEW_TIME} if asked == "rescheduled" else {})
-    after = patched(appointment("failed"), patch)
+    after = apply_patch(appointment("failed"), patch)
 
     assert after["failure_reason"] is None
 
@@ -173,7 +173,7 @@ def test_a_patch_that_changes_nothing_gives_the_very_same_appointment(patch: dic
 
 
 def test_a_value_of_another_type_is_a_change() -> None:
-    after = patched(appointment(), {"metadata": {"a": True}})
+    after = apply_patch(appointment(), {"metadata": {"a": True}})
 
     assert after["metadata"]["a"] is True
 
@@ -181,7 +181,7 @@ def test_a_value_of_another_type_is_a_change() -> None:
 def test_a_clock_that_was_set_back_does_not_take_the_appointment_back_in_time() -> None:
     before = appointment(updated_at="2099-01-01T00:00:00.000Z")
 
-    assert patched(before, {"title": "x"})["updated_at"] == "2099-01-01T00:00:00.000Z"
+    assert apply_patch(before, {"title": "x"})["updated_at"] == "2099-01-01T00:00:00.000Z"
 
 
 @pytest.mark.parametrize("patch", [{}, {"title": "x"}, {"status": "cancelled"}, {"appointment_at": NEW_TIME}])
@@ -194,6 +194,6 @@ def test_a_deleted_appointment_takes_no_patch(patch: dict[str, Any]) -> None:
 def test_what_is_patched_is_a_copy() -> None:
     before = appointment()
     kept = {**before, "metadata": dict(before["metadata"])}
-    patched(before, {"metadata": {"a": None}, "status": "cancelled", "cancellation_reason": "x"})
+    apply_patch(before, {"metadata": {"a": None}, "status": "cancelled", "cancellation_reason": "x"})
 
     assert before == kept

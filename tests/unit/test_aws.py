@@ -11,14 +11,14 @@ from shared.aws.services import AwsError, Unavailable
 from shared.core import clock
 from tests.support.canned_aws import endpoint, response, serving
 from tests.support.clocks import Clock
-from tests.support.racing import at_once
+from tests.support.racing import run_at_once
 
 
 def test_threads_that_need_a_client_at_the_same_time_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     services.sqs.cache_clear()
     try:
-        assert len({id(client) for client in at_once([services.sqs] * 8)}) == 1
+        assert len({id(client) for client in run_at_once([services.sqs] * 8)}) == 1
     finally:
         services.sqs.cache_clear()
 

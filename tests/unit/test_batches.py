@@ -63,7 +63,7 @@ def put(queue: Queue, *bodies: str, group: str | None = None) -> None:
         queue.send(Draft(body, group=group, deduplication_id=body if queue.fifo else None))
 
 
-def received(queue: Queue) -> dict[str, Any]:
+def received_event(queue: Queue) -> dict[str, Any]:
     """Lambda's event with all messages that the queue gives out."""
     return {"Records": [sqs_record(message, queue.arn) for message in queue.receive(10)]}
 
@@ -80,7 +80,7 @@ def failing(*bodies: str) -> Callable[[Any], None]:
     return work
 
 
-def worked(event: dict[str, Any], work: Callable[[Any], None]) -> list[str]:
+def failed_bodies(event: dict[str, Any], work: Callable[[Any], None]) -> list[str]:
     """The bodies of the messages that the function reports as failed."""
     ids = [failure["itemIdentifier"] for failure in batches.each_message(event, work)["batchItemFailures"]]
     return [each["body"] for each in event["Records"] if each["messageId"] in ids]
@@ -88,9 +88,9 @@ def worked(event: dict[str, Any], work: Callable[[Any], None]) -> list[str]:
 
 def test_what_failed_is_named_and_nothing_else(queue: Queue) -> None:
     put(queue, "a", "b", "c")
-    assert worked(received(queue), failing("b")) == ["b"]
+    assert failed_bodies(received_event(queue), failing("b")) == ["b"]
     put(queue, "d")
-    assert worked(received(queue), failing()) == []
+    assert failed_bodies(received_event(queue), failing()) == []
 
 
 @pytest.mark.parametrize("others", [[], ["b", "c"]], ids=["alone", "in_a_batch"])
@@ -98,15 +98,15 @@ def test_a_message_that_failed_comes_again_after_seconds_and_each_time_later(
     queue: Queue, moment: Time, others: list[str]
 ) -> None:
     put(queue, "a", *others)
-    event = received(queue)
+    event = received_event(queue)
     waits = []
     for _ in range(8):
-        assert worked(event, failing("a")) == ["a"]
+        assert failed_bodies(event, failing("a")) == ["a"]
         # Lambda deletes what succeeded.
         for each in event["Records"][1:]:
             queue.delete(each["receiptHandle"])
         before = moment.now
-        while not (event := received(queue))["Records"]:
+        while not (event := received_event(queue))["Records"]:
             moment.now += 1
         assert bodies(event) == ["a"]
         waits.append(round(moment.now - before))
@@ -116,10 +116,10 @@ def test_a_message_that_failed_comes_again_after_seconds_and_each_time_later(
 def test_a_failed_message_holds_its_fifo_group_for_seconds_only(fifo: Queue, moment: Time) -> None:
     put(fifo, "a", "b", group="whk_1")
     [first] = fifo.receive(1)
-    assert worked({"Records": [sqs_record(first, fifo.arn)]}, failing("a")) == ["a"]
-    assert bodies(received(fifo)) == []
+    assert failed_bodies({"Records": [sqs_record(first, fifo.arn)]}, failing("a")) == ["a"]
+    assert bodies(received_event(fifo)) == []
     moment.now += 2
-    assert bodies(received(fifo)) == ["a", "b"]
+    assert bodies(received_event(fifo)) == ["a", "b"]
 
 
 def test_the_messages_of_a_batch_are_worked_on_concurrently(queue: Queue) -> None:
@@ -129,7 +129,7 @@ def test_the_messages_of_a_batch_are_worked_on_concurrently(queue: Queue) -> Non
     def work(item: Any) -> None:
         together.wait()
 
-    assert worked(received(queue), work) == []
+    assert failed_bodies(received_event(queue), work) == []
 
 
 def test_a_fifo_group_is_worked_on_in_order_and_others_meanwhile(fifo: Queue) -> None:
@@ -145,7 +145,7 @@ def test_a_fifo_group_is_worked_on_in_order_and_others_meanwhile(fifo: Queue) ->
         if item.body == "b1":
             b_done.set()
 
-    assert worked(received(fifo), work) == []
+    assert failed_bodies(received_event(fifo), work) == []
     assert order == ["b1", "a1", "a2", "a3"]
 
 
@@ -161,7 +161,7 @@ def test_a_message_waits_for_the_one_before_it_until_it_is_late(fifo: Queue) -> 
         if len(order) == 2:
             done.set()
 
-    assert worked(received(fifo), work) == []
+    assert failed_bodies(received_event(fifo), work) == []
     assert order[-1] == "a1"
 
 
@@ -170,7 +170,7 @@ def test_a_message_that_takes_long_does_not_hold_the_groups_of_its_batch(fifo: Q
     put(fifo, "hanging", group="whk_hanging")
     put(fifo, "quick", group="whk_quick")
     put(fifo, "failing", group="whk_failing")
-    event = received(fifo)
+    event = received_event(fifo)
     put(fifo, "next", group="whk_quick")
     put(fifo, "waiting", group="whk_hanging")
     came: list[list[str]] = []
@@ -180,17 +180,17 @@ def test_a_message_that_takes_long_does_not_hold_the_groups_of_its_batch(fifo: Q
             raise ValueError
         if item.body == "hanging":
             deadline = time.monotonic() + 5
-            while not (found := bodies(received(fifo))) and time.monotonic() < deadline:
+            while not (found := bodies(received_event(fifo))) and time.monotonic() < deadline:
                 time.sleep(0.01)
             came.append(found)
 
-    assert worked(event, work) == ["failing"]
+    assert failed_bodies(event, work) == ["failing"]
     assert came == [["next"]]
 
 
 def test_a_queue_that_refuses_to_change_a_message_changes_no_outcome(queue: Queue) -> None:
     put(queue, "a", "b")
-    event = received(queue)
+    event = received_event(queue)
     for each in event["Records"]:
         each["receiptHandle"] = "unknown"
-    assert worked(event, failing("b")) == ["b"]
+    assert failed_bodies(event, failing("b")) == ["b"]

@@ -38,37 +38,37 @@ def stopped() -> Iterator[None]:
     clock.use(time.time, time.sleep)
 
 
-def claimed(number: int = 1, lost: int = 0, trigger: str = "automatic") -> ClaimedDelivery:
+def claimed_delivery(number: int = 1, lost: int = 0, trigger: str = "automatic") -> ClaimedDelivery:
     row: Any = {"generation": 2, "due_at": NOW - LATE, "lease": "mine", "lease_until": NOW + 60_000, "lost": lost}
     doc: Any = {"attempt_count": number - 1, "trigger": trigger}
     return ClaimedDelivery(Scope(1, False), tasks.Claim(row, "mine"), doc)
 
 
-def decided(
+def decide_on(
     endpoint: endpoints.Snapshot | None, queue: str | None, claim: ClaimedDelivery | None = None, waited: int = 0
 ) -> deliver.Decision:
-    return deliver.decide(claim or claimed(), endpoint, Arrival(queue, waited))
+    return deliver.decide(claim or claimed_delivery(), endpoint, Arrival(queue, waited))
 
 
 @pytest.mark.parametrize("queue", QUEUES)
 def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_on_every_queue(queue: str | None) -> None:
-    killer = claimed(lost=tasks.MAX_LOST_WORKERS)
-    for claim in (claimed(), killer):
-        assert decided(None, queue, claim) == decided(CLOSED, queue, claim) == Cancel()
+    killer = claimed_delivery(lost=tasks.MAX_LOST_WORKERS)
+    for claim in (claimed_delivery(), killer):
+        assert decide_on(None, queue, claim) == decide_on(CLOSED, queue, claim) == Cancel()
     for endpoint in (HEALTHY, SLOW, HANGING):
-        assert decided(endpoint, queue, killer) == Fail()
+        assert decide_on(endpoint, queue, killer) == Fail()
 
 
 @pytest.mark.parametrize("queue", QUEUES)
 def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_wake_up_comes_from(queue: str | None) -> None:
-    assert isinstance(decided(HEALTHY, queue), Send)
+    assert isinstance(decide_on(HEALTHY, queue), Send)
 
 
 def test_an_attempt_to_a_slow_endpoint_is_made_from_the_queue_of_slow_or_hanging_ones() -> None:
     for queue in (queues.FIRST, queues.LATER, None):
-        assert decided(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off_until=None)
+        assert decide_on(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off_until=None)
     for queue in (queues.SLOW, queues.HANGING):
-        assert isinstance(decided(SLOW, queue), Send)
+        assert isinstance(decide_on(SLOW, queue), Send)
 
 
 def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its_interval() -> None:
@@ -77,22 +77,22 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
         expected = Move(
             Destination(queues.HANGING, "whk_1", once=probe), put_off_until=NOW + queues.PUT_OFF_S[0] * 1000
         )
-        assert decided(HANGING, queue) == expected
-    assert isinstance(decided(HANGING, queues.HANGING), Send)
+        assert decide_on(HANGING, queue) == expected
+    assert isinstance(decide_on(HANGING, queues.HANGING), Send)
 
 
 @pytest.mark.parametrize("trigger", ["manual", "test"])
 def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigger: str) -> None:
-    asked = claimed(trigger=trigger)
-    assert decided(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until=None)
-    assert decided(HANGING, queues.MANUAL, asked, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
-    assert isinstance(decided(SLOW, queues.MANUAL, asked), Send)
-    assert decided(HANGING, queues.LATER, claimed(2, trigger=trigger)) == decided(HANGING, queues.LATER)
+    asked = claimed_delivery(trigger=trigger)
+    assert decide_on(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until=None)
+    assert decide_on(HANGING, queues.MANUAL, asked, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
+    assert isinstance(decide_on(SLOW, queues.MANUAL, asked), Send)
+    assert decide_on(HANGING, queues.LATER, claimed_delivery(2, trigger=trigger)) == decide_on(HANGING, queues.LATER)
 
 
 def test_lateness_is_that_of_the_queue_class() -> None:
-    assert decided(HEALTHY, queues.FIRST) == Send(metrics.FIRST_ATTEMPTS, LATE)
-    assert decided(HEALTHY, queues.LATER) == Send(metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
-    assert decided(HEALTHY, queues.LATER, claimed(number=2)) == Send(metrics.LATER_ATTEMPTS, LATE)
-    assert decided(SLOW, queues.SLOW) == Send(metrics.SLOW_ENDPOINTS, LATE)
-    assert decided(HANGING, queues.HANGING, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
+    assert decide_on(HEALTHY, queues.FIRST) == Send(metrics.FIRST_ATTEMPTS, LATE)
+    assert decide_on(HEALTHY, queues.LATER) == Send(metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
+    assert decide_on(HEALTHY, queues.LATER, claimed_delivery(number=2)) == Send(metrics.LATER_ATTEMPTS, LATE)
+    assert decide_on(SLOW, queues.SLOW) == Send(metrics.SLOW_ENDPOINTS, LATE)
+    assert decide_on(HANGING, queues.HANGING, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)

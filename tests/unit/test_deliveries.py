@@ -24,7 +24,7 @@ def outcome(status: int | None, error: str | None) -> AttemptOutcome:
     return AttemptOutcome(status=status, error=DeliveryError(error) if error else None, body=None, duration_ms=1)
 
 
-def retried(number: int) -> Retry | Ended:
+def step_after(number: int) -> Retry | Ended:
     return Retry(WAIT_AFTER[number]) if number < 9 else Ended(DeliveryStatus.FAILED)
 
 
@@ -46,18 +46,18 @@ def test_any_other_4xx_is_terminal_at_once_and_410_says_that_the_receiver_is_gon
 def test_an_answer_that_may_pass_is_retried_by_the_schedule_until_the_ninth_attempt(number: int) -> None:
     for status in RETRIED:
         error = "redirect" if 300 <= status < 400 else "http_error"
-        assert resource.next_step(number, outcome(status, error)) == retried(number)
+        assert resource.next_step(number, outcome(status, error)) == step_after(number)
 
 
 @pytest.mark.parametrize("error", NO_ANSWER)
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_no_answer_is_retried_by_the_schedule_until_the_ninth_attempt(number: int, error: str) -> None:
-    assert resource.next_step(number, outcome(None, error)) == retried(number)
+    assert resource.next_step(number, outcome(None, error)) == step_after(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_a_2xx_that_never_came_to_its_end_is_no_success(number: int) -> None:
-    assert resource.next_step(number, outcome(200, "timeout")) == retried(number)
+    assert resource.next_step(number, outcome(200, "timeout")) == step_after(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)

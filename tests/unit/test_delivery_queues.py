@@ -242,7 +242,7 @@ SLOW = outcome(health.SLOW_ATTEMPT_MS / 1000)
 TIMED_OUT = outcome(TIMEOUT, DeliveryError.TIMEOUT)
 
 
-def attempted(endpoint: Receiver, *outcomes: AttemptOutcome, arrival: Arrival = ON_TIME) -> endpoints.Snapshot:
+def mark_attempts(endpoint: Receiver, *outcomes: AttemptOutcome, arrival: Arrival = ON_TIME) -> endpoints.Snapshot:
     for each in outcomes:
         endpoint.mark(health.mark(endpoint.snapshot, each, arrival))
     return endpoint.snapshot
@@ -251,11 +251,11 @@ def attempted(endpoint: Receiver, *outcomes: AttemptOutcome, arrival: Arrival = 
 def test_one_or_two_slow_attempts_do_not_move_an_endpoint(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     for _ in range(3):
-        found = attempted(endpoint, *[SLOW] * (health.SLOW_ATTEMPTS - 1))
+        found = mark_attempts(endpoint, *[SLOW] * (health.SLOW_ATTEMPTS - 1))
         assert not found.slow
-        found = attempted(endpoint, outcome(QUICK))
+        found = mark_attempts(endpoint, outcome(QUICK))
         assert found.slow_attempts == 0
-        found = attempted(endpoint, TIMED_OUT, TIMED_OUT, outcome(QUICK))
+        found = mark_attempts(endpoint, TIMED_OUT, TIMED_OUT, outcome(QUICK))
         assert (found.slow, found.hanging, found.timeouts, found.slow_attempts) == (False, False, 0, 0)
     assert health.mark(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}, "written for each attempt"
 
@@ -270,7 +270,7 @@ def test_a_delivery_to_a_hanging_endpoint_is_put_off_until_its_lateness_has_trip
 def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     begun = clock.now()
-    found = attempted(endpoint, *[SLOW] * health.SLOW_ATTEMPTS)
+    found = mark_attempts(endpoint, *[SLOW] * health.SLOW_ATTEMPTS)
     assert (found.slow, found.slow_until, found.hanging) == (True, begun + health.SLOW_FOR_MS, False)
     stage.run(29)
     assert health.mark(endpoint.snapshot, SLOW, ON_TIME) == {}, "written for each attempt"
@@ -279,25 +279,25 @@ def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: DeliveryQue
     assert health.mark(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}
     stage.run(3600)
     assert endpoint.snapshot.slow
-    found = attempted(endpoint, outcome(QUICK))
+    found = mark_attempts(endpoint, outcome(QUICK))
     assert (found.slow, found.slow_attempts) == (False, 0)
 
 
 def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
-    assert attempted(endpoint, *[TIMED_OUT] * endpoints.HANGING_FROM).hanging
+    assert mark_attempts(endpoint, *[TIMED_OUT] * endpoints.HANGING_FROM).hanging
     assert health.mark(endpoint.snapshot, TIMED_OUT, ON_TIME) == {}, "written for each attempt"
     stage.run(3600)
-    found = attempted(endpoint, outcome(QUICK))
+    found = mark_attempts(endpoint, outcome(QUICK))
     assert (found.hanging, found.slow) == (False, True)
     stage.run(health.SLOW_FOR_MS / clock.SECOND)
-    found = attempted(endpoint, outcome(QUICK))
+    found = mark_attempts(endpoint, outcome(QUICK))
     assert (found.hanging, found.slow) == (False, False)
 
 
 def test_failures_that_are_quick_do_not_move_an_endpoint(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
-    found = attempted(endpoint, *[outcome(QUICK, DeliveryError.CONNECTION_REFUSED)] * 10)
+    found = mark_attempts(endpoint, *[outcome(QUICK, DeliveryError.CONNECTION_REFUSED)] * 10)
     assert (found.slow, found.hanging) == (False, False)
 
 
@@ -312,7 +312,7 @@ def test_an_endpoint_is_busy_while_its_first_attempts_wait_and_it_responds(stage
     assert health.mark(endpoint.snapshot, outcome(QUICK), Arrival(queues.LATER, health.BEHIND_MS + 1)) == {}
     assert "busy_until" not in health.mark(endpoint.snapshot, SLOW, behind)
     assert group("cus_1") == "whk_1"
-    attempted(endpoint, outcome(QUICK), arrival=behind)
+    mark_attempts(endpoint, outcome(QUICK), arrival=behind)
     assert len({group(f"cus_{number}") for number in range(500)}) == queues.BUSY_GROUPS
     assert group("cus_1") == group("cus_1")
     assert health.mark(endpoint.snapshot, outcome(QUICK), behind) == {}, "written for each attempt"

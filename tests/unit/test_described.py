@@ -114,11 +114,11 @@ def test_an_operation_that_does_not_exist_is_one_unless_it_is_refused() -> None:
 
 
 def test_a_webhook_is_judged_by_its_type() -> None:
-    def of(event: Any, headers: dict[str, Any] = SIGNED) -> list[str]:
+    def breaches_of(event: Any, headers: dict[str, Any] = SIGNED) -> list[str]:
         return [*description().webhook_breaches(message(headers), json.dumps(event).encode())]
 
-    assert not of(EVENT)
-    assert of(EVENT | {"type": "customer.renamed"}) == ["described, webhook: type customer.renamed"]
-    assert len(of(EVENT | {"type": "appointment.created"})) == 1
-    assert len(of(EVENT | {"stray": 1})) == 1
-    assert len(of(EVENT, SIGNED | {"webhook-id": "1"})) == 1
+    assert not breaches_of(EVENT)
+    assert breaches_of(EVENT | {"type": "customer.renamed"}) == ["described, webhook: type customer.renamed"]
+    assert len(breaches_of(EVENT | {"type": "appointment.created"})) == 1
+    assert len(breaches_of(EVENT | {"stray": 1})) == 1
+    assert len(breaches_of(EVENT, SIGNED | {"webhook-id": "1"})) == 1

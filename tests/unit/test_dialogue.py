@@ -39,7 +39,9 @@ def wednesday_morning() -> Iterator[None]:
     clock.use(time.time, time.sleep)
 
 
-def found(at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any) -> AppointmentRecord:
+def appointment_record(
+    at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any
+) -> AppointmentRecord:
     usual = {"status": "pending", "timezone": BERLIN, "customer_id": "cust_1", "title": "Dental check-up"}
     doc = appointments.new(SCOPE, AppointmentCreate.model_construct(**usual | given | {"appointment_at": at}))
     return rows.record({**doc, "deleted_at": deleted_at}, 7)
@@ -88,7 +90,7 @@ def briefing(
     return Briefing(samples.CUSTOMER["id"], name, "Blue Clinic", settings, coming, timezone, instructions)
 
 
-def simulated(nn: int, about: AppointmentRecord | None = None) -> SimulatedCall:
+def simulate_call(nn: int, about: AppointmentRecord | None = None) -> SimulatedCall:
     return simulate(SCRIPTED_CALLS[nn], Scripted(), briefing(about))
 
 
@@ -96,7 +98,7 @@ def is_coming(doc: Appointment) -> bool:
     return doc["status"] != "cancelled" and clock.parse(doc["appointment_at"]) > clock.now()
 
 
-def expected(nn: int, doc: Appointment) -> dict[str, Any]:
+def expected_changes(nn: int, doc: Appointment) -> dict[str, Any]:
     """What promise 10.2 says becomes of the appointment; nothing is moved into the past."""
     if doc["status"] == "cancelled":
         return {}
@@ -120,13 +122,13 @@ def expected(nn: int, doc: Appointment) -> dict[str, Any]:
 @pytest.mark.parametrize("nn", TALKING)
 def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     given = CASES[case]
-    concerned = None if given is None else found(**given)
+    concerned = None if given is None else appointment_record(**given)
     before = copy.deepcopy(concerned)
 
-    dialogue = simulated(nn, concerned)
+    dialogue = simulate_call(nn, concerned)
 
     assert concerned == before
-    changes = {} if concerned is None else expected(nn, concerned.doc)
+    changes = {} if concerned is None else expected_changes(nn, concerned.doc)
     if changes:
         assert dialogue.change is not None
         original, doc = dialogue.change
@@ -163,8 +165,10 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
     for hours in range(0, 24 * 8, 5):
         clock.use(lambda hours=hours: NOW.timestamp() + hours * 3_600, lambda seconds: None)  # type: ignore[misc]
         at = clock.iso(clock.now() + 30 * clock.HOUR)
-        dialogue = simulated(nn, found(at))
-        assert (dialogue.change[1]["status"] if dialogue.change else None) == expected(nn, found(at).doc).get("status")
+        dialogue = simulate_call(nn, appointment_record(at))
+        assert (dialogue.change[1]["status"] if dialogue.change else None) == expected_changes(
+            nn, appointment_record(at).doc
+        ).get("status")
         assert (dialogue.progress.later is not None) == (nn == 5)
 
 
@@ -181,14 +185,14 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
     ],
 )
 def test_a_call_later_is_at_ten_on_the_customers_clocks(given: dict[str, Any] | None, hour: str) -> None:
-    dialogue = simulated(5, None if given is None else found(**given))
+    dialogue = simulate_call(5, None if given is None else appointment_record(**given))
     assert dialogue.progress.later == clock.parse(hour)
     assert dialogue.ended_by == "agent"
     assert dialogue.summary.startswith("The customer asked to be called again on Thursday 4 March 2027 at 10:00 (")
 
 
 def test_a_dialogue_reads_as_one() -> None:
-    assert list(simulated(8, found()).said) == [
+    assert list(simulate_call(8, appointment_record()).said) == [
         (
             "agent",
             "Hello, this is the automated AI assistant of Blue Clinic. This call is recorded. Am I speaking with Ada?",
@@ -217,7 +221,7 @@ def test_a_dialogue_reads_as_one() -> None:
 
 
 def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
-    dialogue = simulated(8, found("2027-03-27T01:30:00.000Z"))
+    dialogue = simulate_call(8, appointment_record("2027-03-27T01:30:00.000Z"))
     said = [content for _, content in dialogue.said]
     assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[4]
     assert said[5] == SCRIPTED_CALLS[8].asked_back
@@ -227,13 +231,15 @@ def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
 @pytest.mark.parametrize("given", [None, {"status": "cancelled"}])
 def test_the_agent_does_not_speak_of_an_appointment_that_does_not_stand(given: dict[str, Any] | None) -> None:
     for nn in TALKING:
-        said = " ".join(content for _, content in simulated(nn, None if given is None else found(**given)).said)
+        said = " ".join(
+            content for _, content in simulate_call(nn, None if given is None else appointment_record(**given)).said
+        )
         assert "Dental" not in said
         assert "2027 at 14:30" not in said
 
 
 def test_a_confirmed_appointment_is_told_to_be_so() -> None:
-    said = [content for _, content in simulated(0, found(status="confirmed")).said]
+    said = [content for _, content in simulate_call(0, appointment_record(status="confirmed")).said]
     assert "is already confirmed." in said[4]
 
 
@@ -251,11 +257,11 @@ def test_a_confirmed_appointment_is_told_to_be_so() -> None:
     ],
 )
 def test_the_summary_says_what_came_of_the_call(nn: int, summary: str) -> None:
-    assert simulated(nn, found()).summary == summary
+    assert simulate_call(nn, appointment_record()).summary == summary
 
 
 def test_a_call_about_nothing_has_a_summary_too() -> None:
-    assert simulated(0).summary == "The call ended without a change."
+    assert simulate_call(0).summary == "The call ended without a change."
 
 
 class Watched:
@@ -271,7 +277,7 @@ class Watched:
 
 def test_each_turn_has_an_input_of_its_own_that_knows_what_the_call_has_done() -> None:
     agent = Watched()
-    simulate(SCRIPTED_CALLS[9], agent, briefing(found(), instructions="Be brief."))
+    simulate(SCRIPTED_CALLS[9], agent, briefing(appointment_record(), instructions="Be brief."))
     turns = [turn for turn, _ in agent.given]
     assert len({id(one) for one in turns}) == 3
     assert {(one.in_call, one.can_call, one.instructions, one.timezone) for one in turns} == {
@@ -286,7 +292,7 @@ def test_each_turn_has_an_input_of_its_own_that_knows_what_the_call_has_done() -
 def test_two_changes_in_a_call_become_one_of_the_appointment_as_it_was_found() -> None:
     line = SCRIPTED_CALLS[8].says
     outcome = ScriptedCall(SCRIPTED_CALLS[0].ending, says=("Yes, I'll be there.", *line))
-    concerned = found()
+    concerned = appointment_record()
     call = simulate(outcome, Scripted(), briefing(concerned, name=None))
     change = call.change
     assert change is not None
@@ -311,14 +317,16 @@ class Saying:
 
 @pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
-    dialogue = simulate(SCRIPTED_CALLS[nn], Saying("Hm."), briefing(found()))
+    dialogue = simulate(SCRIPTED_CALLS[nn], Saying("Hm."), briefing(appointment_record()))
     assert (dialogue.change, dialogue.progress.later, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
     assert "Yes, please." not in [content for _, content in dialogue.said]
 
 
 def test_a_handoff_ends_the_call() -> None:
-    dialogue = simulate(SCRIPTED_CALLS[6], Saying("A person will help you.", "hand_off"), briefing(found()))
+    dialogue = simulate(
+        SCRIPTED_CALLS[6], Saying("A person will help you.", "hand_off"), briefing(appointment_record())
+    )
     assert len(dialogue.said) == 5
     assert dialogue.ended_by == "agent"
 
@@ -337,7 +345,7 @@ def first_words(
 
 def test_a_person_with_a_name_is_asked_for_before_anything_is_told() -> None:
     said = "Hello, this is the automated AI assistant of Blue Clinic. This call is recorded. Am I speaking with Ada?"
-    assert first_words("Ada", "Blue Clinic", found()) == first_words("Ada", "Blue Clinic") == said
+    assert first_words("Ada", "Blue Clinic", appointment_record()) == first_words("Ada", "Blue Clinic") == said
 
 
 def test_that_a_call_is_recorded_is_said_only_where_it_is() -> None:
@@ -347,12 +355,12 @@ def test_that_a_call_is_recorded_is_said_only_where_it_is() -> None:
 
 
 def test_a_customer_without_a_name_is_told_the_time_and_nothing_else() -> None:
-    said = first_words(None, "Blue Clinic", found(location="Main Street 1"))
+    said = first_words(None, "Blue Clinic", appointment_record(location="Main Street 1"))
     assert said.endswith(
         "This call is recorded. I am calling about your appointment on Friday 5 March 2027 at 14:30 (Europe/Berlin). "
         "Will you be there?"
     )
-    assert said == first_words(" \n", "Blue Clinic", found(location="Main Street 1"))
+    assert said == first_words(" \n", "Blue Clinic", appointment_record(location="Main Street 1"))
 
 
 def test_a_call_about_nothing_begins_with_an_offer() -> None:
@@ -365,7 +373,7 @@ def test_names_and_titles_are_data() -> None:
     assert said == " ".join(said.split())
     assert said.startswith("Hello, this is the automated AI assistant of **A** < script>x< /script> [b](https://evil")
     assert said.count("c" * 20 + "…") == 2
-    told = simulated(0, found(title=odd)).said[2][1]
+    told = simulate_call(0, appointment_record(title=odd)).said[2][1]
     assert told.startswith("Thank you. I am calling about **A** < script>x< /script> [b](https://evil.example)")
     assert told.count("c" * 20 + "…") == 1
     assert "\u202e" not in said + told
@@ -376,13 +384,13 @@ def test_the_phone_of_the_business_comes_before_the_goodbye() -> None:
     settings: Settings = {**DEFAULTS, "business_phone": "+4930123456"}
     for nn in TALKING:
         for name in (samples.CUSTOMER["name"], None):
-            _, last = simulate(SCRIPTED_CALLS[nn], Scripted(), briefing(found(), name, settings)).said[-1]
+            _, last = simulate(SCRIPTED_CALLS[nn], Scripted(), briefing(appointment_record(), name, settings)).said[-1]
             assert (re.search(r"You can reach us at \+4930123456\. Goodbye\b", last) is not None) == (nn != 10)
 
 
 def test_a_wrong_number_hears_no_word_of_the_appointment() -> None:
     for given in (None, {}, {"status": "cancelled"}):
-        dialogue = simulated(12, None if given is None else found(location="Main Street 1", **given))
+        dialogue = simulate_call(12, None if given is None else appointment_record(location="Main Street 1", **given))
         said = [content for _, content in dialogue.said]
         assert said[1:] == ["Sorry, you have the wrong number.", "I am sorry to have disturbed you. Goodbye."]
         assert not re.search(r"Dental|Main Street|2027|14:30", " ".join(said))

@@ -12,7 +12,7 @@ import pytest
 
 from infra import topology
 from tests.bench import canned_dynamodb, subjects
-from tests.support.canned_aws import always, endpoint
+from tests.support.canned_aws import answer_always, endpoint
 from tests.support.receivers import Receiver
 
 
@@ -74,7 +74,7 @@ class Context:
 found = handler(json.loads({json.dumps(json.dumps(subjects.event(*subjects.TASKS[task][:4])))}), Context())
 print(json.dumps([found["statusCode"], sorted({{*sys.modules}} - loaded)]))
 """
-    with endpoint(always(canned_dynamodb.answer)) as server:
+    with endpoint(answer_always(canned_dynamodb.answer)) as server:
         status, imported = run(code, "customers", server)
     # Only a body with an e-mail address needs these.
     others = [name for name in imported if name.partition(".")[0] not in ("email_validator", "idna")]

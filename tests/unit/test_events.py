@@ -62,7 +62,7 @@ def row(doc: dict[str, Any], version: int = 1) -> dict[str, Any]:
     }
 
 
-def changed(doc: dict[str, Any], **changes: Any) -> NewEvent | None:
+def event_of_change(doc: dict[str, Any], **changes: Any) -> NewEvent | None:
     """The event of a second write of `doc`."""
     return events.derive(row(doc), row(doc | {"updated_at": LATER} | changes, 2))
 
@@ -111,7 +111,7 @@ def test_the_body_is_compact_json_with_text_and_numbers_as_they_are() -> None:
     ],
 )
 def test_an_update_of_a_customer_tells_what_changed(changes: dict[str, Any], previous: dict[str, Any]) -> None:
-    found = body(changed(CUSTOMER, **changes))
+    found = body(event_of_change(CUSTOMER, **changes))
 
     assert found["type"] == "customer.updated"
     assert fields.canonical(found["data"]["previous_attributes"]) == fields.canonical(previous)
@@ -128,24 +128,24 @@ def test_an_update_of_a_customer_tells_what_changed(changes: dict[str, Any], pre
 def test_a_field_that_an_earlier_release_did_not_store_had_its_default(
     changes: dict[str, Any], previous: dict[str, Any]
 ) -> None:
-    assert body(changed(CUSTOMER, **changes))["data"]["previous_attributes"] == previous
+    assert body(event_of_change(CUSTOMER, **changes))["data"]["previous_attributes"] == previous
 
 
 def test_a_change_of_a_value_s_type_within_one_millisecond_is_a_change_too() -> None:
     # A clock that stands still, or was set back, gives both writes one `updated_at`.
-    event = changed(CUSTOMER, metadata={"a": True, "b": {"c": 2.0}}, updated_at=CUSTOMER["updated_at"])
+    event = event_of_change(CUSTOMER, metadata={"a": True, "b": {"c": 2.0}}, updated_at=CUSTOMER["updated_at"])
 
     assert body(event)["type"] == "customer.updated"
 
 
 def test_deleting_a_customer_is_one_event() -> None:
-    found = body(changed(CUSTOMER, deleted_at=LATER))
+    found = body(event_of_change(CUSTOMER, deleted_at=LATER))
 
     assert found["type"] == "customer.deleted"
     assert found["data"]["previous_attributes"] == {"deleted_at": None}
 
 
-def moved(doc: dict[str, Any], **changes: Any) -> NewEvent | None:
+def event_of_deletion(doc: dict[str, Any], **changes: Any) -> NewEvent | None:
     """The event of a new row of a deleted resource, which was `doc` before."""
     kept = row(doc | {"updated_at": LATER, "deleted_at": LATER} | changes, 2)
     kind = f"deleted_{doc['object']}"
@@ -153,13 +153,13 @@ def moved(doc: dict[str, Any], **changes: Any) -> NewEvent | None:
 
 
 def test_a_row_among_the_deleted_ones_is_the_event_of_the_deletion() -> None:
-    customer, appointment = body(moved(CUSTOMER)), body(moved(APPOINTMENT, status="cancelled"))
+    customer, appointment = body(event_of_deletion(CUSTOMER)), body(event_of_deletion(APPOINTMENT, status="cancelled"))
 
     assert (customer["type"], appointment["type"]) == ("customer.deleted", "appointment.cancelled")
     assert customer["data"]["object"]["deleted_at"] == LATER
     assert customer["data"]["previous_attributes"] == {"deleted_at": None}
     assert appointment["data"]["previous_attributes"] == {"deleted_at": None, "status": "pending"}
-    deleted = body(moved(APPOINTMENT | {"status": "cancelled"}))
+    deleted = body(event_of_deletion(APPOINTMENT | {"status": "cancelled"}))
     assert (deleted["type"], deleted["data"]["previous_attributes"]) == ("appointment.updated", {"deleted_at": None})
 
 
@@ -171,7 +171,7 @@ def test_a_write_of_internal_attributes_and_the_removal_of_a_row_mean_nothing(do
 
 @pytest.mark.parametrize("status", ["confirmed", "cancelled", "failed"])
 def test_a_change_of_status_is_named_by_the_new_status(status: str) -> None:
-    found = body(changed(APPOINTMENT, status=status))
+    found = body(event_of_change(APPOINTMENT, status=status))
 
     assert found["type"] == f"appointment.{status}"
     assert found["data"]["previous_attributes"] == {"status": "pending"}
@@ -179,7 +179,7 @@ def test_a_change_of_status_is_named_by_the_new_status(status: str) -> None:
 
 @pytest.mark.parametrize("status", ["pending", "confirmed", "rescheduled"])
 def test_a_new_time_is_a_rescheduling_whatever_the_status_becomes(status: str) -> None:
-    found = body(changed(APPOINTMENT, status=status, appointment_at="2027-01-02T00:00:00.000Z"))
+    found = body(event_of_change(APPOINTMENT, status=status, appointment_at="2027-01-02T00:00:00.000Z"))
 
     assert found["type"] == "appointment.rescheduled"
     assert found["data"]["previous_attributes"]["appointment_at"] == APPOINTMENT["appointment_at"]
@@ -188,19 +188,19 @@ def test_a_new_time_is_a_rescheduling_whatever_the_status_becomes(status: str) -
 
 @pytest.mark.parametrize("changes", [{"title": "x"}, {"metadata": {"a": 1}}, {"deleted_at": LATER}])
 def test_a_change_of_other_fields_of_an_appointment_is_an_update(changes: dict[str, Any]) -> None:
-    found = body(changed(APPOINTMENT, **changes, session_id="sess_1"))
+    found = body(event_of_change(APPOINTMENT, **changes, session_id="sess_1"))
 
     assert found["type"] == "appointment.updated"
     assert found["data"]["previous_attributes"] == {name: APPOINTMENT.get(name) for name in (*changes, "session_id")}
 
 
 def test_a_call_about_an_appointment_is_no_update_of_it() -> None:
-    assert changed(APPOINTMENT, session_id="sess_1") is None
+    assert event_of_change(APPOINTMENT, session_id="sess_1") is None
 
 
 def test_previous_attributes_name_all_that_changed_with_the_status() -> None:
     doc = APPOINTMENT | {"status": "failed", "failure_reason": "no answer"}
-    event = changed(doc, status="confirmed", failure_reason=None, title="Visit")
+    event = event_of_change(doc, status="confirmed", failure_reason=None, title="Visit")
 
     assert body(event)["data"]["previous_attributes"] == {
         "status": "failed",
@@ -210,7 +210,7 @@ def test_previous_attributes_name_all_that_changed_with_the_status() -> None:
 
 
 def test_the_same_change_read_twice_is_the_same_event_and_the_next_change_another() -> None:
-    first, again = changed(CUSTOMER, name="Bea"), changed(CUSTOMER, name="Bea")
+    first, again = event_of_change(CUSTOMER, name="Bea"), event_of_change(CUSTOMER, name="Bea")
     following = events.derive(
         row(CUSTOMER | {"name": "Bea", "updated_at": LATER}, 2), row(CUSTOMER | {"name": "Cas", "updated_at": LATER}, 3)
     )
@@ -251,7 +251,7 @@ def test_filters_pick_types_and_families(filters: list[str], type: str, wanted: 
 
 @pytest.mark.parametrize("status", ["dialing", "completed", "no_answer", "failed", "invalid_number", "call_later"])
 def test_each_new_call_status_of_a_session_is_an_event(status: str) -> None:
-    event = changed(SESSION, call_status=status)
+    event = event_of_change(SESSION, call_status=status)
 
     assert event is not None
     assert event.type == f"session.{status}"
@@ -260,7 +260,7 @@ def test_each_new_call_status_of_a_session_is_an_event(status: str) -> None:
 
 @pytest.mark.parametrize("part", ["transcript", "recording"])
 def test_a_transcript_or_recording_that_is_there_is_an_event(part: str) -> None:
-    event = changed(SESSION, **{f"{part}_status": "available"})
+    event = event_of_change(SESSION, **{f"{part}_status": "available"})
 
     assert event is not None
     assert event.type == f"session.{part}_ready"
@@ -275,4 +275,4 @@ def test_a_transcript_or_recording_that_is_there_is_an_event(part: str) -> None:
     ],
 )
 def test_what_a_session_goes_through_besides_is_no_event(changes: dict[str, Any]) -> None:
-    assert changed(SESSION, **changes) is None
+    assert event_of_change(SESSION, **changes) is None

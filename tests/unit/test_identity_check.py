@@ -16,7 +16,7 @@ from shared.calls.dialogue import Progress, reply_in_call
 from shared.calls.sessions import Stage
 from shared.calls.transcripts import Speaker
 from shared.core import clock
-from tests.unit.test_dialogue import briefing, found
+from tests.unit.test_dialogue import appointment_record, briefing
 
 NOW = datetime(2027, 3, 3, 9, 0, 0, tzinfo=UTC)  # a Wednesday
 QUESTION = "Am I speaking with Ada Lovelace?"
@@ -53,7 +53,7 @@ class Call:
     name: str | None = "Ada Lovelace"
 
     def __post_init__(self) -> None:
-        self.briefing = briefing(found(), self.name)
+        self.briefing = briefing(appointment_record(), self.name)
         self.opening = self.briefing.first_words(recorded=True)
         self.progress = Progress(self.briefing.callee.first_stage)
         self.said: list[tuple[Speaker, str]] = [("agent", self.opening)]

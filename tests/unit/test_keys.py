@@ -64,13 +64,13 @@ def test_every_row_is_in_one_of_the_shards_of_the_setting_and_they_share_the_loa
 
 
 def test_the_shards_of_a_higher_and_a_lower_setting_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    def known(count: int) -> tuple[list[str], list[str]]:
+    def shards_for(count: int) -> tuple[list[str], list[str]]:
         monkeypatch.setenv("DUE_SHARDS", str(count))
         return keys.due_shards(), keys.former_due_shards()
 
-    (few, beyond_few), (many, beyond_many) = known(8), known(16)
+    (few, beyond_few), (many, beyond_many) = shards_for(8), shards_for(16)
 
     assert set(few) < set(many), "rows that were written before the setting was raised"
     assert set(many) - set(few) <= set(beyond_few), "rows that were written before it was lowered"
     assert not set(many) & set(beyond_many)
-    assert known(64)[1] == []
+    assert shards_for(64)[1] == []

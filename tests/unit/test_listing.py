@@ -165,7 +165,7 @@ def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, wo
     made = max(0, bound + beside)
     query = queries.parse(customers.CUSTOMERS, {f"created_at[{word}]": [clock.iso(bound)]})
 
-    assert within(query, ids.new("cust_", made)) == compare(made, word, bound)
+    assert is_within(query, ids.new("cust_", made)) == compare(made, word, bound)
 
 
 @given(st.integers(0, 4_000_000_000), st.sampled_from(WORDS), st.integers(-2000, 2000))
@@ -173,22 +173,22 @@ def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: i
     made = max(0, bound * 1000 + beside)
     query = queries.parse(events.EVENTS, {f"created[{word}]": [str(bound)]})
 
-    assert within(query, ids.new("evt_", made)) == compare(made // 1000, word, bound)
+    assert is_within(query, ids.new("evt_", made)) == compare(made // 1000, word, bound)
 
 
 def test_a_range_of_events_takes_any_integer() -> None:
     first, last = ids.new("evt_", 0), ids.new("evt_", 4_000_000_000_000)
 
-    assert not within(queries.parse(events.EVENTS, {"created[gt]": ["9" * 5000]}), last)
-    assert within(queries.parse(events.EVENTS, {"created[gt]": ["-" + "9" * 5000]}), first)
-    assert within(queries.parse(events.EVENTS, {"created[lte]": ["9" * 5000]}), last)
+    assert not is_within(queries.parse(events.EVENTS, {"created[gt]": ["9" * 5000]}), last)
+    assert is_within(queries.parse(events.EVENTS, {"created[gt]": ["-" + "9" * 5000]}), first)
+    assert is_within(queries.parse(events.EVENTS, {"created[lte]": ["9" * 5000]}), last)
 
 
 @given(INSTANTS, INSTANTS, INSTANTS)
 def test_two_bounds_both_hold(least: int, most: int, made: int) -> None:
     given = {"created_at[gte]": [clock.iso(least)], "created_at[lt]": [clock.iso(most)]}
 
-    assert within(queries.parse(customers.CUSTOMERS, given), ids.new("cust_", made)) == (least <= made < most)
+    assert is_within(queries.parse(customers.CUSTOMERS, given), ids.new("cust_", made)) == (least <= made < most)
 
 
 @given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
@@ -204,7 +204,7 @@ def test_a_range_of_appointment_times_takes_exactly_the_times_within_it(bound: i
     assert query.by_time
 
 
-def within(query: queries.Query, id: str) -> bool:
+def is_within(query: queries.Query, id: str) -> bool:
     return (query.min_id is None or id >= query.min_id) and (query.max_id is None or id <= query.max_id)
 
 
@@ -213,16 +213,16 @@ def compare(value: int, word: str, bound: int) -> bool:
 
 
 def test_each_list_takes_the_parameters_that_are_promised() -> None:
-    def named(listed: Collection[Any, Any]) -> list[str]:
+    def parameter_names(listed: Collection[Any, Any]) -> list[str]:
         return sorted({re.sub(r"\[.*", "[]", name) for name in queries.parameters(listed)})
 
     paging = ["limit", "starting_after"]
-    assert named(customers.CUSTOMERS) == sorted(["created_at[]", "email", "external_id", "phone", *paging])
-    assert named(appointments.APPOINTMENTS) == sorted(
+    assert parameter_names(customers.CUSTOMERS) == sorted(["created_at[]", "email", "external_id", "phone", *paging])
+    assert parameter_names(appointments.APPOINTMENTS) == sorted(
         ["appointment_at[]", "created_at[]", "customer_id", "external_id", "session_id", "status", *paging]
     )
-    assert named(events.EVENTS) == sorted(["created[]", "object_id", "type", *paging])
-    assert named(endpoints.WEBHOOK_ENDPOINTS) == paging
+    assert parameter_names(events.EVENTS) == sorted(["created[]", "object_id", "type", *paging])
+    assert parameter_names(endpoints.WEBHOOK_ENDPOINTS) == paging
 
 
 def test_a_row_is_in_the_indexes_of_the_fields_that_it_has() -> None:

@@ -31,7 +31,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     log.logger.cache_clear()
 
 
-def of_powertools(record: logging.LogRecord) -> dict[str, Any]:
+def format_by_powertools(record: logging.LogRecord) -> dict[str, Any]:
     formatted: dict[str, Any] = json.loads(Logger(service="deliver").registered_formatter.format(record))
     return formatted
 
@@ -55,7 +55,7 @@ def failure() -> BaseException:
 def test_a_line_has_the_fields_of_powertools(extra: dict[str, Any], error: BaseException | None) -> None:
     about = (type(error), error, error.__traceback__) if error else None
     record = logging.getLogger("x").makeRecord("x", logging.WARNING, "f.py", 7, "%s rows", (3,), about, "work", extra)
-    expected = of_powertools(record)
+    expected = format_by_powertools(record)
     # The frames of a trace, which `exception` shows already.
     expected.pop("stack_trace", None)
     line = log.JsonLines().format(record)
@@ -65,7 +65,7 @@ def test_a_line_has_the_fields_of_powertools(extra: dict[str, Any], error: BaseE
     assert found["xray_trace_id"] == "1-5759e988-bd862e3fe1be46a994272793"
 
 
-def printed(write: Any) -> list[str]:
+def printed_lines(write: Any) -> list[str]:
     with redirect_stdout(io.StringIO()) as out:
         write()
     return out.getvalue().splitlines()
@@ -78,15 +78,15 @@ def test_a_line_is_printed_once_with_its_ids_from_its_level_on() -> None:
             log.logger().info("request", extra={"status": 200})
             log.logger().info("other", extra={"request_id": "req_2"})
 
-    first, second = map(json.loads, printed(write))
+    first, second = map(json.loads, printed_lines(write))
     assert (first["message"], first["status"], first["request_id"]) == ("request", 200, "req_1")
     assert second["request_id"] == "req_2"
 
 
 def test_the_level_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOG_LEVEL", "ERROR")
-    assert printed(lambda: log.logger().warning("not now")) == []
-    assert len(printed(lambda: log.logger().error("now"))) == 1
+    assert printed_lines(lambda: log.logger().warning("not now")) == []
+    assert len(printed_lines(lambda: log.logger().error("now"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_metric_is_the_line_that_powertools_writes(
 
     clock.use(lambda: 1_790_000_000.0, lambda seconds: None)
     try:
-        [ours] = map(json.loads, printed(write))
+        [ours] = map(json.loads, printed_lines(write))
     finally:
         import time
 
         clock.use(time.time, time.sleep)
-    [theirs] = map(json.loads, printed(by_powertools))
+    [theirs] = map(json.loads, printed_lines(by_powertools))
     assert ours["_aws"].pop("Timestamp") == 1_790_000_000_000
     assert theirs["_aws"].pop("Timestamp")
     assert ours == theirs

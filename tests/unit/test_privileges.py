@@ -16,7 +16,18 @@ from botocore.stub import Stubber
 
 from infra import topology
 from infra.topology import Function
-from tests.support.privileges import UNKNOWN, Audit, Need, Places, Recorder, Use, granted, needs, running, unused
+from tests.support.privileges import (
+    UNKNOWN,
+    Audit,
+    Need,
+    Places,
+    Recorder,
+    Use,
+    grants_of,
+    needs,
+    running,
+    unused_grants,
+)
 
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/dials"
 MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:call_consent"
@@ -91,12 +102,12 @@ def test_a_task_is_of_the_machine_whose_tasks_the_function_answers() -> None:
     expected = Need("states:SendTaskSuccess", "state_machine", "call_consent")
     assert needs("stepfunctions", "SendTaskSuccess", given, PLACES, ("call_consent",)) == [expected]
     [of_nobody] = needs("stepfunctions", "SendTaskSuccess", given, PLACES)
-    assert Use("consent", of_nobody) not in granted()
+    assert Use("consent", of_nobody) not in grants_of()
 
 
 def test_every_grant_of_the_topology_is_said_to_be_where_it_is() -> None:
     arguments = {field.name for field in fields(Function)}
-    for use in granted():
+    for use in grants_of():
         assert use.line.startswith(f'infra/topology.py, Function("{use.function}", …, ')
         assert use.line.rpartition(" ")[2].removesuffix("=…)") in arguments
 
@@ -185,11 +196,11 @@ def test_after_the_watch_nothing_is_recorded(session: boto3.Session) -> None:
 
 
 def test_a_grant_that_nobody_used_is_told() -> None:
-    used = granted()
-    assert unused(used) == []
+    used = grants_of()
+    assert unused_grants(used) == []
     ping = next(function for function in topology.FUNCTIONS if function.name == "ping")
     wider = replace(ping, table=(*ping.table, "dynamodb:Scan"), sends=("turns",))
-    found = unused(used, (wider, *(each for each in topology.FUNCTIONS if each is not ping)))
+    found = unused_grants(used, (wider, *(each for each in topology.FUNCTIONS if each is not ping)))
     assert [str(use) for use in found] == [
         "ping: dynamodb:Scan on table",
         "ping: sqs:SendMessage on queue turns",
@@ -213,7 +224,7 @@ def audit(tests: list[tuple[Path, str]], passed: slice = slice(None)) -> Audit:
     return found
 
 
-def worked(*audits: Audit) -> Audit:
+def merge_audits(*audits: Audit) -> Audit:
     """What these workers saw, together."""
     found = Audit(FOLDER)
     for each in audits:
@@ -222,7 +233,7 @@ def worked(*audits: Audit) -> Audit:
 
 
 def test_a_grant_is_useless_only_if_all_tests_ran_and_passed() -> None:
-    assert set(audit(ALL).unused()) == granted()
+    assert set(audit(ALL).unused()) == grants_of()
     assert 'granted in infra/topology.py, Function("ping", …, table=…)' in audit(ALL).summary()
     one_failed, one_file_less, some_deselected = audit(ALL, slice(1, None)), audit(ALL[1:]), audit(ALL)
     some_deselected.deselected(FILES[0])
@@ -241,13 +252,13 @@ def test_a_test_elsewhere_that_is_deselected_does_not_count() -> None:
 
 def test_workers_are_complete_together() -> None:
     half, rest = audit(ALL, slice(3)), audit(ALL, slice(3, None))
-    first = min(granted())
+    first = min(grants_of())
     half.recorder.used.add(first)
-    assert set(worked(half, rest).unused()) == granted() - {first}
-    assert not worked(half).complete
+    assert set(merge_audits(half, rest).unused()) == grants_of() - {first}
+    assert not merge_audits(half).complete
     deselected = audit(ALL)
     deselected.deselected(FILES[0])
-    assert not worked(half, rest, deselected).complete
-    died = worked(half)
+    assert not merge_audits(half, rest, deselected).complete
+    died = merge_audits(half)
     died.add(None)
     assert not died.complete

@@ -42,7 +42,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signing.decrypt.cache_clear()
 
 
-def verified(header: str, body: bytes, secret: str, now: int) -> bool:
+def verify_header(header: str, body: bytes, secret: str, now: int) -> bool:
     """What promise 9.6 tells a receiver to do."""
     parts = re.fullmatch(r"t=([1-9][0-9]*),v1=([0-9a-f]{64})", header)
     assert parts
@@ -77,11 +77,11 @@ def test_a_receiver_that_follows_the_specification_takes_our_signature_and_no_ot
     secret, now = f"whsec_{base64.b64encode(random).decode()}", 1_790_000_000
     header = signing.headers([secret], "evt_1", body, now)["Service-Signature"]
 
-    assert verified(header, body, secret, now + TOLERANCE)
-    assert not verified(header, body, secret, now + TOLERANCE + 1)
-    assert not verified(header, body + b" ", secret, now)
-    assert not verified(header, body, signing.new_secret(), now)
-    assert not verified(header.replace(f"t={now}", f"t={now + 1}"), body, secret, now)
+    assert verify_header(header, body, secret, now + TOLERANCE)
+    assert not verify_header(header, body, secret, now + TOLERANCE + 1)
+    assert not verify_header(header, body + b" ", secret, now)
+    assert not verify_header(header, body, signing.new_secret(), now)
+    assert not verify_header(header.replace(f"t={now}", f"t={now + 1}"), body, secret, now)
 
 
 @given(st.text(max_size=60))

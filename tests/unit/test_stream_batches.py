@@ -17,7 +17,7 @@ def record(number: int, resource: str, pk: str = "P#1#test#customer") -> dict[st
     return {"eventID": f"e{number}", "dynamodb": {"SequenceNumber": str(number), "Keys": keys}}
 
 
-def numbered(resources: str) -> dict[str, Any]:
+def batch_of(resources: str) -> dict[str, Any]:
     """A batch of changes, one a letter, of the resource that the letter names."""
     return {"Records": [record(number, resource) for number, resource in enumerate(resources)]}
 
@@ -33,7 +33,7 @@ def test_records_of_different_resources_are_worked_on_concurrently() -> None:
     def work(one: batches.Record) -> None:
         barrier.wait()
 
-    found = batches.each_record(numbered("abcdefghijklmnopqrst"), work)
+    found = batches.each_record(batch_of("abcdefghijklmnopqrst"), work)
 
     assert found.response == {"batchItemFailures": []}
 
@@ -53,7 +53,7 @@ def test_records_of_one_resource_are_worked_on_in_order_also_over_its_deletion(d
             others.set()
         return number
 
-    batch = numbered("abacadaeafag")
+    batch = batch_of("abacadaeafag")
     batch["Records"][10] = record(10, "a", pk=deleted)
     found = batches.each_record(batch, work)
 
@@ -82,7 +82,7 @@ def test_the_earliest_record_that_failed_is_named_and_only_its_resource_stops(
             raise ValueError("cannot be processed")
         return number_of(one)
 
-    found = batches.each_record(numbered("abacad"), work)
+    found = batches.each_record(batch_of("abacad"), work)
 
     assert {*seen} == worked_on
     # Whatever was not worked on comes later than the record that is named, and so comes again with it.
@@ -100,4 +100,4 @@ def test_records_are_worked_on_in_the_context_of_the_batch() -> None:
         cause.set(str(number_of(one)))
         return inherited
 
-    assert batches.each_record(numbered("abcdefghijkl"), work).in_order == ["invocation"] * 12
+    assert batches.each_record(batch_of("abcdefghijkl"), work).in_order == ["invocation"] * 12

@@ -22,7 +22,7 @@ def samples(recording: bytes) -> array[int]:
         return array("h", file.readframes(file.getnframes()))
 
 
-def of(line: Line, sound: array[int]) -> array[int]:
+def part_of(line: Line, sound: array[int]) -> array[int]:
     return sound[line["started_at_ms"] * 8 : line["ended_at_ms"] * 8]
 
 
@@ -45,11 +45,11 @@ def test_it_may_be_made_longer_by_silence_but_not_shorter() -> None:
 
 def test_each_speaker_has_a_tone_of_its_own() -> None:
     sound = samples(wav(LINES))
-    agent, customer, agent_again = (crossings_a_second(of(line, sound)) for line in LINES)
+    agent, customer, agent_again = (crossings_a_second(part_of(line, sound)) for line in LINES)
     assert agent == pytest.approx(400, rel=0.02)
     assert customer == pytest.approx(250, rel=0.02)
     assert agent_again == pytest.approx(agent, rel=0.02)
-    assert all(max(of(line, sound)) > 5_000 for line in LINES)
+    assert all(max(part_of(line, sound)) > 5_000 for line in LINES)
 
 
 def test_it_is_silent_where_nobody_speaks() -> None:
@@ -62,7 +62,7 @@ def test_it_is_silent_where_nobody_speaks() -> None:
 def test_a_tone_swells_and_dies_away_without_a_click() -> None:
     sound = samples(wav(LINES))
     for line in LINES:
-        tone = of(line, sound)
+        tone = part_of(line, sound)
         # Five milliseconds from either end it is at most half as loud.
         assert max(map(abs, tone[:40] + tone[-40:])) <= 3_000
         assert tone[0] == tone[-1] == 0

@@ -11,7 +11,7 @@ from tests.support import receivers
 from tests.support.browsing import STAFF, Story, Whole, as_test, keys_of
 from tests.support.delivering import new_event
 from tests.support.project_of_pages import WHEN
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 
@@ -33,12 +33,14 @@ def story(stage: Stage) -> Iterator[Story]:
 @pytest.fixture
 def whole(stage: Stage, story: Story) -> Whole:
     """The story's project with a resource of every kind. The customer of the pages has no call."""
-    customer = created(stage, "/v1/customers", phone="+15005550006", name="Ada")["id"]
-    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN, title="Check-up")["id"]
-    conversation = created(stage, "/v1/conversations", external_id="ada", customer={"id": customer})["id"]
+    customer = create_resource(stage, "/v1/customers", phone="+15005550006", name="Ada")["id"]
+    appointment = create_resource(
+        stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN, title="Check-up"
+    )["id"]
+    conversation = create_resource(stage, "/v1/conversations", external_id="ada", customer={"id": customer})["id"]
     [endpoint] = stage.call("GET", "/v1/webhook_endpoints").json["data"]
-    callee = created(stage, "/v1/customers", phone="+15005550000")["id"]
-    session = created(stage, f"/v1/customers/{callee}/call")["session_id"]
+    callee = create_resource(stage, "/v1/customers", phone="+15005550000")["id"]
+    session = create_resource(stage, f"/v1/customers/{callee}/call")["session_id"]
     with as_test():
         [staff] = [one.id for one in members.of_project(story.project.id) if one.email == STAFF]
     ids = {

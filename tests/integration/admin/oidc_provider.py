@@ -30,7 +30,7 @@ def new_key(kid: str) -> dict[str, Any]:
     return {**json.loads(RSAAlgorithm.to_jwk(key)), "kid": kid, "alg": "RS256", "use": "sig"}
 
 
-def signed(claims: dict[str, Any], key: dict[str, Any], **header: Any) -> str:
+def sign_token(claims: dict[str, Any], key: dict[str, Any], **header: Any) -> str:
     """A token with these claims, signed with this key."""
     return jwt.encode(claims, jwt.PyJWK(key, "RS256").key, "RS256", {"kid": key["kid"]} | header)
 

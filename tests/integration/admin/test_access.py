@@ -19,7 +19,7 @@ from shared.webhooks.endpoints import resource as endpoints
 from tests.support.browsing import SESSION, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.delivering import disable
-from tests.support.project_of_pages import handed_off, replaying, retrying, taken
+from tests.support.project_of_pages import hand_off, hand_off_and_take, replaying, retrying
 from tests.support.stage import Stage
 
 VIEWS = [(page, method) for page in PAGES for method in page.views if method != "HEAD"]
@@ -33,9 +33,9 @@ PREPARED: dict[str, Callable[[Stage, Whole], object]] = {
     "opt_in": lambda stage, whole: stage.call(
         "PATCH", f"/v1/customers/{whole.ids['customers']}", {"do_not_call": True}
     ),
-    "give_back": lambda stage, whole: handed_off(stage, whole),
-    "take": lambda stage, whole: handed_off(stage, whole),
-    "release": lambda stage, whole: taken(stage, whole),
+    "give_back": lambda stage, whole: hand_off(stage, whole),
+    "take": lambda stage, whole: hand_off(stage, whole),
+    "release": lambda stage, whole: hand_off_and_take(stage, whole),
 }
 """By the end of a path: what must be the case before its form changes anything."""
 
@@ -83,7 +83,7 @@ FORM = {
 """What every form takes."""
 
 
-def without_id(shown: Shown) -> str:
+def text_without_id(shown: Shown) -> str:
     return re.sub(r"req_\w+", "req_…", shown.text)
 
 
@@ -152,7 +152,7 @@ def test_a_project_does_not_exist_for_others(stage: Stage, whole: Whole) -> None
         foreign = ask(browser, method, path_of(page, whole), whole)
         unknown = ask(browser, method, path_of(page, whole, 999_999_999), whole)
         assert foreign.status == unknown.status == 404, page.path
-        assert without_id(foreign) == without_id(unknown)
+        assert text_without_id(foreign) == text_without_id(unknown)
         assert "Blue Clinic" not in foreign.text
     assert state(whole) == before
 

@@ -101,7 +101,7 @@ def ask(browser: Browser, story: Story, question: str, **form: str) -> Any:
     return save(browser, story, ask="1", content=question, **form)
 
 
-def said(page: Any) -> str:
+def preview_text(page: Any) -> str:
     return Markup.of(page.text.partition("<blockquote")[2].partition(">")[2].partition("</blockquote>")[0]).text
 
 
@@ -113,7 +113,7 @@ def test_the_agent_answers_with_what_is_in_the_form_and_nothing_is_stored(
     typed = {"business_name": "Blue *Clinic*", "facts": "Do you have parking?\nYes, behind the **house**."}
     page = ask(member, story, "do you have parking?", **typed)
     assert page.status == 200
-    assert said(page).startswith("I am the automated AI assistant of Blue *Clinic*. Yes, behind the **house**.")
+    assert preview_text(page).startswith("I am the automated AI assistant of Blue *Clinic*. Yes, behind the **house**.")
     assert settings(stage) == before
     assert stage.call("GET", "/v1/conversations").json["data"] == conversations
     assert trail(story.project.id) == []
@@ -122,7 +122,7 @@ def test_the_agent_answers_with_what_is_in_the_form_and_nothing_is_stored(
     assert (form["content"], form["business_name"]) == ("do you have parking?", "Blue *Clinic*")
     assert member.post(path, {name: value for name, value in form.items() if name != "ask"}).status == 303
     assert settings(stage)["business_name"] == "Blue *Clinic*"
-    assert "Yes, behind the **house**." in said(ask(member, story, "Do you have parking?"))
+    assert "Yes, behind the **house**." in preview_text(ask(member, story, "Do you have parking?"))
 
 
 @pytest.mark.parametrize("question", ["", "x" * 8001, "a\x00b"])
@@ -141,7 +141,7 @@ def test_settings_that_cannot_be_saved_are_not_previewed(story: Story, member: B
 def test_a_preview_in_live_mode_asks_no_model(story: Story, member: Browser) -> None:
     page, path = member.get(f"{story.path}/agent_settings"), f"{story.path}/agent_settings".replace("/test/", "/live/")
     form = {"csrf": page.field("csrf"), "ask": "1", "content": "When are you open?"}
-    assert "I am the automated AI assistant of " in said(member.post(path, form))
+    assert "I am the automated AI assistant of " in preview_text(member.post(path, form))
 
 
 def test_a_preview_needs_a_member_and_the_forms_token(stage: Stage, story: Story, member: Browser) -> None:

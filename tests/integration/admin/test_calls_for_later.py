@@ -11,7 +11,7 @@ from tests.support import calling
 from tests.support.browsing import Shown, Whole, signed_in
 from tests.support.clocks import Clock
 from tests.support.given import simulated_phone
-from tests.support.resources import created, listed
+from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Stage
 
 MORNING = "2029-03-05T07:00:00Z"
@@ -43,7 +43,7 @@ class Desk:
     def calls(self) -> list[str]:
         """The ids of Ada's calls."""
         id = self.customer.rpartition("/")[2]
-        return [one["id"] for one in listed(self._stage, "/v1/sessions") if one["customer_id"] == id]
+        return [one["id"] for one in list_resources(self._stage, "/v1/sessions") if one["customer_id"] == id]
 
     def text(self, page: str) -> str:
         return self.browser.get(page).page.text
@@ -84,8 +84,10 @@ def test_calls_that_failed_need_somebody_and_those_that_were_canceled_do_not(
     assert desk.browser.submit(placed, f"{placed}/cancel").status == 303
     needs = f"{desk.customer.partition('/customers/')[0]}/attention"
     assert "Calls that failed" not in desk.text(needs)
-    blocked = created(stage, "/v1/customers", phone=simulated_phone("04"), name="Grace")["id"]
-    calling.dial(stage, stopped_clock, desk.scope, created(stage, f"/v1/customers/{blocked}/call")["session_id"])
+    blocked = create_resource(stage, "/v1/customers", phone=simulated_phone("04"), name="Grace")["id"]
+    calling.dial(
+        stage, stopped_clock, desk.scope, create_resource(stage, f"/v1/customers/{blocked}/call")["session_id"]
+    )
     text = desk.text(needs)
     assert "Calls that failed in the last 7 days Grace" in text
     assert "The call was blocked" in text
@@ -122,7 +124,7 @@ def test_a_call_for_later_obeys_what_holds_at_its_time(stage: Stage, desk: Desk,
     hours = [{"days": ["monday"], "from": "10:30", "to": "17:00"}]
     assert stage.call("PATCH", "/v1/agent_settings", {"calling_hours": hours}).status == 200
     [id] = desk.calls()
-    assert calling.until_due(stopped_clock, desk.scope, id)
+    assert calling.forward_to_next_step(stopped_clock, desk.scope, id)
     calling.work(stage, "dial", calling.wake_up(stage, desk.scope, id))
     assert "Will be dialed Mon 5 Mar 2029, 10:30" in desk.text(placed)
     assert desk.browser.submit(desk.customer, f"{desk.customer}/opt_out").status == 303

@@ -9,7 +9,7 @@ import pytest
 from shared.admin import members
 from tests.support.browsing import Browser, Whole, signed_in
 from tests.support.given import unique
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 LISTS = ("appointments", "sessions", "conversations")
@@ -22,9 +22,11 @@ def member(stage: Stage, whole: Whole) -> Browser:
 
 def somebody(stage: Stage, name: str, phone: str = "+12125550171") -> str:
     """The id of a new customer with an appointment and a conversation."""
-    id = str(created(stage, "/v1/customers", phone=phone, name=name)["id"])
-    created(stage, "/v1/appointments", customer_id=id, appointment_at="2031-05-06T07:08:09Z", title=f"Visit of {name}")
-    created(stage, "/v1/conversations", customer={"id": id})
+    id = str(create_resource(stage, "/v1/customers", phone=phone, name=name)["id"])
+    create_resource(
+        stage, "/v1/appointments", customer_id=id, appointment_at="2031-05-06T07:08:09Z", title=f"Visit of {name}"
+    )
+    create_resource(stage, "/v1/conversations", customer={"id": id})
     return id
 
 

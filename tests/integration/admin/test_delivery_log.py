@@ -19,7 +19,7 @@ from tests.support.browsing import Browser, Shown, Whole, as_test, database_call
 from tests.support.clocks import Clock
 from tests.support.delivering import disable
 from tests.support.project_of_pages import retrying
-from tests.support.resources import created, listed
+from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Stage
 
 
@@ -32,7 +32,7 @@ def log_of(whole: Whole) -> str:
     return f"{whole.story.path}/webhook_endpoints/{whole.ids['webhook_endpoints']}/deliveries"
 
 
-def shown_ids(shown: Shown) -> list[str]:
+def listed_ids(shown: Shown) -> list[str]:
     assert shown.status == 200, shown.text
     return [attributes["id"] or "" for tag, attributes in shown.page.tags if tag == "tr" and "id" in attributes]
 
@@ -49,7 +49,7 @@ def test_the_log_has_every_delivery_newest_first(stage: Stage, whole: Whole, mem
     member.submit(log_of(whole), f"{log_of(whole)}/replay", delivery=f"{whole.story.event}/{whole.story.delivery}")
     stage.settle()
     shown = member.get(log_of(whole))
-    found = shown_ids(shown)
+    found = listed_ids(shown)
     assert found == sorted(found, reverse=True)
     assert whole.story.delivery in found
     for said in ("Test event", "Replay", "HTTP 400", "HTTP 200", "Failed", "Delivered"):
@@ -60,32 +60,32 @@ def test_the_log_has_every_delivery_newest_first(stage: Stage, whole: Whole, mem
 def test_the_log_is_filtered_by_status_type_and_day(stage: Stage, whole: Whole, member: Browser) -> None:
     stage.settle()
 
-    def found(query: str) -> list[str]:
-        return shown_ids(member.get(f"{log_of(whole)}?{query}"))
+    def find_ids(query: str) -> list[str]:
+        return listed_ids(member.get(f"{log_of(whole)}?{query}"))
 
-    every = found("")
+    every = find_ids("")
     assert len(every) > 2
-    assert found("status=failed") == [whole.story.delivery]
-    assert whole.story.delivery not in found("status=succeeded")
-    assert whole.story.delivery in found("type=customer.*")
-    assert whole.story.delivery not in found("type=appointment.*")
+    assert find_ids("status=failed") == [whole.story.delivery]
+    assert whole.story.delivery not in find_ids("status=succeeded")
+    assert whole.story.delivery in find_ids("type=customer.*")
+    assert whole.story.delivery not in find_ids("type=appointment.*")
     today = datetime.now(UTC).date().isoformat()
-    assert found(f"since={today}&until={today}") == every
-    assert found("until=2020-01-01") == []
+    assert find_ids(f"since={today}&until={today}") == every
+    assert find_ids("until=2020-01-01") == []
     for wrong in ("status=lost", "type=nothing", "since=yesterday"):
         assert member.get(f"{log_of(whole)}?{wrong}").status == 400
 
 
-def found_row(whole: Whole) -> Mapping[str, object]:
+def delivery_row(whole: Whole) -> Mapping[str, object]:
     """The row of the story's delivery."""
     with as_test():
         return find(Scope(whole.story.project.id, False), whole.story.event, whole.story.delivery)
 
 
-def filled(whole: Whole, count: int, **changes: object) -> None:
+def copy_delivery(whole: Whole, count: int, **changes: object) -> None:
     """Copies of the story's delivery, as if each were of an event of its own."""
     with as_test():
-        row = {name: value for name, value in found_row(whole).items() if name != "f1"}
+        row = {name: value for name, value in delivery_row(whole).items() if name != "f1"}
         copies = []
         for number in range(count):
             id = ids.new(DELIVERIES.prefix, clock.now() + number)
@@ -95,21 +95,21 @@ def filled(whole: Whole, count: int, **changes: object) -> None:
 
 
 def test_older_deliveries_keep_the_filter_and_a_page_reads_a_bounded_number(whole: Whole, member: Browser) -> None:
-    filled(whole, 320, status="succeeded", error_code=None)
+    copy_delivery(whole, 320, status="succeeded", error_code=None)
     path, seen = f"{log_of(whole)}?status=failed", list[str]()
     shown = member.get(path)
-    assert shown_ids(shown) == []
+    assert listed_ids(shown) == []
     assert "None of the deliveries that were looked at match" in shown.page.text
     while older := [one["href"] for _, one in shown.page.tags if one.get("rel") == "next"]:
         shown = member.get(f"{log_of(whole)}{older[0]}")
-        seen += shown_ids(shown)
+        seen += listed_ids(shown)
     assert seen == [whole.story.delivery]
 
 
 def test_the_reads_of_the_pages_do_not_grow(whole: Whole, member: Browser) -> None:
     page = log_of(whole).removesuffix("/deliveries")
     few = [len(database_calls(member, one)) for one in (page, log_of(whole))]
-    filled(whole, 60)
+    copy_delivery(whole, 60)
     assert [len(database_calls(member, one)) for one in (page, log_of(whole))] == few
 
 
@@ -117,7 +117,7 @@ def test_chosen_deliveries_are_replayed_succeeded_ones_too(stage: Stage, whole: 
     stage.settle()
     before = member.get(log_of(whole))
     chosen = choices(before)
-    assert len(chosen) == len(shown_ids(before)) > 2
+    assert len(chosen) == len(listed_ids(before)) > 2
     answered = member.submit(log_of(whole), f"{log_of(whole)}/replay", delivery="\n".join(chosen))
     assert "are being sent again" in member.get(answered.location).page.text
     received = len(whole.story.receiver.requests)
@@ -144,13 +144,13 @@ def test_what_cannot_be_replayed_is_said(stage: Stage, whole: Whole, member: Bro
 def test_a_viewer_sees_the_log_and_chooses_nothing(stage: Stage, whole: Whole) -> None:
     viewer = signed_in(stage, "viewer@example.com", {whole.story.project.id: members.VIEWER})
     shown = viewer.get(log_of(whole))
-    assert whole.story.delivery in shown_ids(shown)
+    assert whole.story.delivery in listed_ids(shown)
     assert choices(shown) == []
 
 
 def test_a_delivery_that_waits_is_sent_now_from_the_log(stage: Stage, whole: Whole, member: Browser) -> None:
     retrying(stage, whole)
-    [endpoint] = [one for one in listed(stage, "/v1/webhook_endpoints") if one["url"] == "http://127.0.0.1:1/"]
+    [endpoint] = [one for one in list_resources(stage, "/v1/webhook_endpoints") if one["url"] == "http://127.0.0.1:1/"]
     shown = member.get(f"{whole.story.path}/webhook_endpoints/{endpoint['id']}/deliveries")
     assert "In progress" in shown.page.text
     path = f"{whole.story.path}/events/{whole.story.event}/deliveries/{whole.story.delivery}/send_now"
@@ -208,9 +208,9 @@ def test_the_events_of_an_endpoint_are_boxes(stage: Stage, whole: Whole, member:
     assert stage.call("GET", api).json["event_filters"] == ["appointment.*", "session.failed"]
     member.submit(page, page, event_filters="")
     assert stage.call("GET", api).json["event_filters"] == []
-    created(stage, "/v1/webhook_endpoints", url="https://example.com/")
+    create_resource(stage, "/v1/webhook_endpoints", url="https://example.com/")
 
 
 def test_deliveries_have_the_partition_of_their_endpoint(whole: Whole) -> None:
     scope = Scope(whole.story.project.id, False)
-    assert found_row(whole)["f2"] == endpoint_partition(scope, whole.ids["webhook_endpoints"])
+    assert delivery_row(whole)["f2"] == endpoint_partition(scope, whole.ids["webhook_endpoints"])

@@ -6,7 +6,7 @@ import pytest
 
 from shared.admin import members
 from tests.support.browsing import Browser, Whole, signed_in
-from tests.support.resources import created, listed, seen
+from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 
 DAY = "2030-05-06"
@@ -21,7 +21,7 @@ def test_an_appointment_is_created_from_the_free_time_of_a_day(stage: Stage, who
     path = whole.story.path
     week = [{"days": ["monday"], "from": "07:08", "to": "09:00"}]
     assert stage.call("PATCH", "/v1/agent_settings", {"opening_hours": week}).status == 200
-    person = created(stage, "/v1/customers", phone="+12125550131", name="Grace")["id"]
+    person = create_resource(stage, "/v1/customers", phone="+12125550131", name="Grace")["id"]
     day = member.get(f"{path}?date={DAY}").page
     links = [attributes.get("href") or "" for _, attributes in day.tags]
     # The appointment ends nine seconds after 07:38.
@@ -32,12 +32,12 @@ def test_an_appointment_is_created_from_the_free_time_of_a_day(stage: Stage, who
     assert f'value="{DAY}T07:39"' in member.get(form).text
     create = form.partition("?")[0]
     assert member.post(create, member.get(form).form(create)).status == 303
-    [made] = [one for one in listed(stage, "/v1/appointments") if one["customer_id"] == person]
+    [made] = [one for one in list_resources(stage, "/v1/appointments") if one["customer_id"] == person]
     assert made["appointment_at"] == f"{DAY}T07:39:00.000Z"
 
 
 def test_customers_with_the_same_phone_are_offered(stage: Stage, whole: Whole, member: Browser) -> None:
-    people = [created(stage, "/v1/customers", phone="+12125550132", name=name)["id"] for name in ("Eve", "Bob")]
+    people = [create_resource(stage, "/v1/customers", phone="+12125550132", name=name)["id"] for name in ("Eve", "Bob")]
     shown = member.get(f"{whole.story.path}/appointments/new?customer=%2B12125550132&at={DAY}T09:00")
     for id, name in zip(people, ("Eve", "Bob"), strict=True):
         assert name in shown.page.text
@@ -60,17 +60,17 @@ def test_a_form_warns_and_is_not_refused(stage: Stage, whole: Whole, member: Bro
     days = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
     week = [{"days": days, "from": "07:00", "to": "19:00"}]
     assert stage.call("PATCH", "/v1/agent_settings", {"opening_hours": week}).status == 200
-    person = created(stage, "/v1/customers", phone="+12125550133", name="Grace")["id"]
+    person = create_resource(stage, "/v1/customers", phone="+12125550133", name="Grace")["id"]
     path = f"{whole.story.path}/customers/{person}/new_appointment"
-    before = len(listed(stage, "/v1/appointments"))
+    before = len(list_resources(stage, "/v1/appointments"))
     warned = member.submit(path, path, at=at, title="typed")
     assert warned.status == 409
     assert says in warned.page.text
     assert 'value="typed"' in warned.text
     assert "Create appointment anyway" in warned.page.text
-    assert len(listed(stage, "/v1/appointments")) == before
+    assert len(list_resources(stage, "/v1/appointments")) == before
     assert member.post(path, warned.form(path)).status == 303
-    assert len(listed(stage, "/v1/appointments")) == before + 1
+    assert len(list_resources(stage, "/v1/appointments")) == before + 1
 
 
 def test_an_exact_duplicate_is_warned_of_and_a_form_that_is_sent_twice_is_not(
@@ -80,7 +80,7 @@ def test_an_exact_duplicate_is_warned_of_and_a_form_that_is_sent_twice_is_not(
     sent = member.get(path).form(path) | {"at": "2030-08-01T10:00", "title": "Twice"}
     assert member.post(path, sent).status == 303
     assert member.post(path, sent).status == 303, "the same form, by a double click"
-    assert [one["title"] for one in listed(stage, "/v1/appointments")].count("Twice") == 1
+    assert [one["title"] for one in list_resources(stage, "/v1/appointments")].count("Twice") == 1
     again = member.submit(path, path, at="2030-08-01T10:00")
     assert "already has an appointment at this time" in again.page.text
 
@@ -94,7 +94,7 @@ def test_moving_warns_of_the_new_time_only(stage: Stage, whole: Whole, member: B
     assert "in the past" in warned.page.text
     # The warning is about the time that was sent: another one is warned of again.
     assert member.post(edit, warned.form(edit) | {"at": "2030-01-02T10:00"}).status == 303
-    assert seen(stage, f"/v1/appointments/{id}")["appointment_at"] == "2030-01-02T10:00:00.000Z"
+    assert get_resource(stage, f"/v1/appointments/{id}")["appointment_at"] == "2030-01-02T10:00:00.000Z"
 
 
 def test_what_asks_for_confirmation_names_the_person(stage: Stage, whole: Whole, member: Browser) -> None:

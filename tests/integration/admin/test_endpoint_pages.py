@@ -19,7 +19,7 @@ from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, tr
 from tests.support.clocks import Clock
 from tests.support.delivering import mark, new_event
 from tests.support.project_of_pages import replaying, retrying
-from tests.support.resources import created, listed, seen
+from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 
 
@@ -34,12 +34,12 @@ def test_an_endpoint_is_created_and_its_secret_shown_once(stage: Stage, story: S
     shown = member.submit(new, path, **form, once="1")
     assert shown.status == 201
     [secret] = set(re.findall(r"whsec_[A-Za-z0-9+/=]{20,}", shown.text))
-    endpoint = next(one for one in listed(stage, "/v1/webhook_endpoints") if one["label"] == "Books")
+    endpoint = next(one for one in list_resources(stage, "/v1/webhook_endpoints") if one["label"] == "Books")
     assert endpoint["event_filters"] == ["appointment.*", "customer.created"]
     assert secret.startswith(endpoint["secret_prefix"])
     again = member.submit(new, path, **form, once="1")
     assert again.location == f"{path}?notice=created"
-    assert len(listed(stage, "/v1/webhook_endpoints")) == 2, "the story has one"
+    assert len(list_resources(stage, "/v1/webhook_endpoints")) == 2, "the story has one"
     pages = [member.get(one).text for one in (path, f"{path}/{endpoint['id']}", f"{story.path}/audit_trail")]
     assert secret not in "".join(pages) + repr(trail(story.project.id))
     [entry] = trail(story.project.id)
@@ -68,14 +68,14 @@ def test_an_endpoint_form_says_what_is_wrong(
     assert shown.status == status
     assert 'role="alert"' in shown.text
     assert "typed</textarea>" in shown.text
-    assert len(listed(stage, "/v1/webhook_endpoints")) == 1
-    edit = f"{path}/{listed(stage, '/v1/webhook_endpoints')[0]['id']}/edit"
+    assert len(list_resources(stage, "/v1/webhook_endpoints")) == 1
+    edit = f"{path}/{list_resources(stage, '/v1/webhook_endpoints')[0]['id']}/edit"
     assert member.submit(edit, edit, **form).status == status
 
 
 def test_the_seventeenth_endpoint_is_refused_in_words(stage: Stage, story: Story, member: Browser) -> None:
     for _ in range(15):
-        created(stage, "/v1/webhook_endpoints", url="https://example.com/")
+        create_resource(stage, "/v1/webhook_endpoints", url="https://example.com/")
     path = f"{story.path}/webhook_endpoints"
     shown = member.submit(f"{path}/new", path, url="https://example.com/", once="1")
     assert shown.status == 409
@@ -86,18 +86,18 @@ def test_the_seventeenth_endpoint_is_refused_in_words(stage: Stage, story: Story
 def test_an_endpoint_is_edited_disabled_enabled_and_deleted(stage: Stage, whole: Whole, member: Browser) -> None:
     id = whole.ids["webhook_endpoints"]
     page, api = f"{whole.story.path}/webhook_endpoints/{id}", f"/v1/webhook_endpoints/{id}"
-    url = seen(stage, api)["url"]
+    url = get_resource(stage, api)["url"]
     assert member.submit(f"{page}/edit", f"{page}/edit", url=url, label="Books", event_filters="").status == 303
-    assert seen(stage, api)["label"] == "Books"
+    assert get_resource(stage, api)["label"] == "Books"
     assert member.submit(f"{page}/edit", f"{page}/edit", url=url, label="", event_filters="").status == 303
-    assert seen(stage, api)["label"] is None
+    assert get_resource(stage, api)["label"] is None
     assert "was disabled" in member.get(member.submit(page, f"{page}/disable").location).text
-    assert (seen(stage, api)["enabled"], seen(stage, api)["disabled_reason"]) == (False, "manual")
+    assert (get_resource(stage, api)["enabled"], get_resource(stage, api)["disabled_reason"]) == (False, "manual")
     assert "Send test event" not in member.get(page).text
     assert "Events are not sent to it" in member.get(f"{whole.story.path}/attention").text
     assert member.submit(page, f"{page}/test").status == 409
     assert member.submit(page, f"{page}/enable").status == 303
-    assert seen(stage, api)["enabled"] is True
+    assert get_resource(stage, api)["enabled"] is True
     assert member.submit(f"{page}/delete", f"{page}/delete").status == 303
     assert stage.call("GET", api).status == 404
     assert member.get(page).status == 404
@@ -122,24 +122,24 @@ def test_a_test_event_shows_its_result_as_it_happens(stage: Stage, whole: Whole,
 def test_a_rotated_secret_is_shown_once(stage: Stage, whole: Whole, member: Browser) -> None:
     page = f"{whole.story.path}/webhook_endpoints/{whole.ids['webhook_endpoints']}"
     api = f"/v1/webhook_endpoints/{whole.ids['webhook_endpoints']}"
-    before = seen(stage, api)["secret_prefix"]
+    before = get_resource(stage, api)["secret_prefix"]
     form = {"once": "1", "previous_secret_valid_seconds": "0"}
     shown = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", **form)
     assert shown.status == 201
     [secret] = set(re.findall(r"whsec_[A-Za-z0-9+/=]{20,}", shown.text))
-    assert secret.startswith(seen(stage, api)["secret_prefix"])
-    assert seen(stage, api)["secret_prefix"] != before
+    assert secret.startswith(get_resource(stage, api)["secret_prefix"])
+    assert get_resource(stage, api)["secret_prefix"] != before
     again = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", **form)
     assert again.status == 303
     assert "rotated the secret once" in member.get(again.location).text
-    assert secret.startswith(seen(stage, api)["secret_prefix"]), "the form was sent before: nothing has changed"
+    assert secret.startswith(get_resource(stage, api)["secret_prefix"]), "the form was sent before: nothing has changed"
     assert secret not in repr(trail(whole.story.project.id))
-    assert seen(stage, api)["previous_secret_expires_at"] is None
+    assert get_resource(stage, api)["previous_secret_expires_at"] is None
     kept = member.submit(
         f"{page}/rotate_secret", f"{page}/rotate_secret", once="2", previous_secret_valid_seconds="3600"
     )
     assert "The previous secret is valid until" in kept.page.text
-    assert seen(stage, api)["previous_secret_expires_at"] is not None
+    assert get_resource(stage, api)["previous_secret_expires_at"] is not None
     assert "the previous one until" in member.get(page).page.text
 
 
@@ -156,7 +156,7 @@ def test_the_health_of_an_endpoint_is_shown(stage: Stage, whole: Whole, member: 
 
 
 def test_an_endpoint_is_shown_as_slow_or_as_hanging(stage: Stage, story: Story, member: Browser) -> None:
-    [endpoint] = listed(stage, "/v1/webhook_endpoints")
+    [endpoint] = list_resources(stage, "/v1/webhook_endpoints")
     path = f"{story.path}/webhook_endpoints"
     one = f"/v1/webhook_endpoints/{endpoint['id']}"
     for marks, of_list, of_one in (
@@ -222,11 +222,11 @@ def test_what_is_failing_now_is_said_listed_and_sent_at_once(
     stage.settle()
     obedient = receivers.Obedient(500)
     with receivers.Receiver(obedient) as receiver:
-        failing = created(stage, "/v1/webhook_endpoints", url=receiver.url, label="Broken")["id"]
+        failing = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url, label="Broken")["id"]
         page = f"{whole.story.path}/failed_deliveries?endpoint={failing}"
         assert "Failing now" not in member.get(page).text
         for _ in range(3):
-            created(stage, "/v1/customers", phone="+15005550006")
+            create_resource(stage, "/v1/customers", phone="+15005550006")
         stage.fan_out()
         stage.deliver("deliveries")
         assert len(receiver.requests) == 3
@@ -261,9 +261,9 @@ def test_what_waits_because_its_endpoint_hangs_is_said_listed_and_sent_at_once(
 ) -> None:
     stage.settle()
     with receivers.Receiver(receivers.Obedient(200)) as receiver:
-        silent = created(stage, "/v1/webhook_endpoints", url=receiver.url, label="Silent")["id"]
+        silent = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url, label="Silent")["id"]
         mark(stage, f"/v1/webhook_endpoints/{silent}", timeouts=HANGING_FROM)
-        [put_off] = [one for one in listed(stage, new_event(stage)) if one["webhook_endpoint_id"] == silent]
+        [put_off] = [one for one in list_resources(stage, new_event(stage)) if one["webhook_endpoint_id"] == silent]
         page, event = f"{whole.story.path}/failed_deliveries", put_off["event_id"]
         shown = member.get(f"{page}?endpoint={silent}").page
         assert event in shown.text
@@ -288,9 +288,9 @@ def test_what_was_canceled_by_disabling_its_endpoint_is_not_said_to_wait(
     stage.settle()
     said = "that wait"
     with receivers.Receiver(receivers.Obedient(500)) as receiver:
-        failing = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        failing = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         pages = [f"{whole.story.path}/attention", f"{whole.story.path}/webhook_endpoints/{failing}"]
-        created(stage, "/v1/customers", phone="+15005550006")
+        create_resource(stage, "/v1/customers", phone="+15005550006")
         stage.fan_out()
         stage.deliver("deliveries")
         assert [said in member.get(page).page.text for page in pages] == [True, True]
@@ -341,6 +341,6 @@ def test_a_line_on_other_pages_says_that_an_endpoint_is_failing(
         table.write([failing], "test")
     assert said in browser.get(page).text
     assert said not in browser.get(f"{whole.story.path}/attention").text, "the page shows it itself"
-    created(stage, "/v1/customers", phone="+15005550006")
+    create_resource(stage, "/v1/customers", phone="+15005550006")
     stage.settle()
     assert said not in browser.get(page).text, "it has recovered"

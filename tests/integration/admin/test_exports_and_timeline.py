@@ -16,7 +16,7 @@ from tests.support import calling, erasing
 from tests.support.browsing import Browser, Shown, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.given import simulated_phone, unique
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 WHEN = "2031-05-06T07:08:09Z"
@@ -42,15 +42,17 @@ def rows_of(shown: Shown) -> list[dict[str, str]]:
 
 def test_lists_are_exported_with_the_filters_in_force(stage: Stage, whole: Whole, owner: Browser) -> None:
     path = whole.story.path
-    created(stage, "/v1/customers", phone="+12125550141", name="=1+1", email="zoe@example.com", metadata={"k": "ü"})
-    created(stage, "/v1/customers", phone="+12125550142", name="  @SUM(A1)", external_id="-2+3")
+    create_resource(
+        stage, "/v1/customers", phone="+12125550141", name="=1+1", email="zoe@example.com", metadata={"k": "ü"}
+    )
+    create_resource(stage, "/v1/customers", phone="+12125550142", name="  @SUM(A1)", external_id="-2+3")
     [row] = rows_of(owner.submit(f"{path}/customers?email=zoe@example.com", f"{path}/customers/export"))
     assert (row["name"], row["phone"], row["metadata"]) == ("'=1+1", "+12125550141", '{"k":"ü"}')
     rows = rows_of(owner.submit(f"{path}/customers", f"{path}/customers/export"))
     assert [(one["name"], one["external_id"]) for one in rows[:1]] == [("'  @SUM(A1)", "'-2+3")]
     appointment = whole.ids["appointments"]
     assert stage.call("PATCH", f"/v1/appointments/{appointment}", {"status": "confirmed"}).status == 200
-    created(stage, "/v1/appointments", customer_id=whole.ids["customers"], appointment_at=WHEN, title="Pending")
+    create_resource(stage, "/v1/appointments", customer_id=whole.ids["customers"], appointment_at=WHEN, title="Pending")
     [row] = rows_of(owner.submit(f"{path}/appointments?status=confirmed", f"{path}/appointments/export"))
     assert (row["id"], row["customer_name"], row["customer_phone"]) == (appointment, "Ada", "+15005550006")
     [row] = rows_of(owner.submit(f"{path}/sessions", f"{path}/sessions/export"))
@@ -70,7 +72,7 @@ def test_an_export_ends_before_a_response_is_too_large(
     for _ in range(115):
         # A key has 100 requests a second.
         stopped_clock.forward(0.1)
-        created(stage, "/v1/customers", phone="+12125550144", metadata=metadata)
+        create_resource(stage, "/v1/customers", phone="+12125550144", metadata=metadata)
     shown = owner.submit(f"{whole.story.path}/customers", f"{whole.story.path}/customers/export")
     count = len(rows_of(shown))
     assert 90 < count < 115
@@ -94,7 +96,7 @@ def test_a_person_is_exported_with_all_that_an_erasure_removes(
     monkeypatch.setenv("SIMULATE_LIVE", "1")
     project = stage.project()
     stage._key = project.live_key
-    created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")
+    create_resource(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")
     whom = erasing.person(stage, stopped_clock, erasing.live(stage, project), unique("quetzal"))
     browser = signed_in(stage, f"{unique('owner')}@example.com", {project.id: members.OWNER})
     page = f"/admin/projects/{project.id}/live/customers/{whom.id}"
@@ -133,25 +135,27 @@ def test_a_customers_page_is_a_timeline(stage: Stage, whole: Whole, owner: Brows
     said = ("Customer created", "Appointment made: Check-up", "Conversation began", "When do I come?", "not want to be")
     positions = [shown.index(one) for one in said]
     assert positions == sorted(positions, reverse=True), "the newest is first"
-    assert "Nothing yet" in owner.get(f"{whole.story.path}/customers/{fresh(stage)}").page.text
+    assert "Nothing yet" in owner.get(f"{whole.story.path}/customers/{new_customer(stage)}").page.text
     assert owner.get(f"{page}?before=yesterday").status == 400
 
 
-def fresh(stage: Stage) -> str:
-    return str(created(stage, "/v1/customers", phone="+12125550143")["id"])
+def new_customer(stage: Stage) -> str:
+    return str(create_resource(stage, "/v1/customers", phone="+12125550143")["id"])
 
 
 def test_the_pages_of_a_timeline_have_each_entry_once(
     stage: Stage, whole: Whole, owner: Browser, stopped_clock: Clock
 ) -> None:
-    id = fresh(stage)
+    id = new_customer(stage)
     made = []
     for number in range(timeline.SHOWN + 5):
         stopped_clock.forward(1)
-        made.append(created(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN, title=f"N{number}.")["id"])
+        made.append(
+            create_resource(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN, title=f"N{number}.")["id"]
+        )
         if number % 10 == 0:
             stopped_clock.forward(1)
-            conversation = created(stage, "/v1/conversations", customer={"id": id})["id"]
+            conversation = create_resource(stage, "/v1/conversations", customer={"id": id})["id"]
             made.append(conversation)
     page, ids = f"{whole.story.path}/customers/{id}", list[str]()
     query: str | None = ""
@@ -166,9 +170,9 @@ def test_the_pages_of_a_timeline_have_each_entry_once(
 def test_a_call_that_has_ended_offers_another_one_at_the_time_that_was_asked_for(
     stage: Stage, whole: Whole, owner: Browser, stopped_clock: Clock
 ) -> None:
-    id = fresh(stage)
+    id = new_customer(stage)
     assert stage.call("PATCH", f"/v1/customers/{id}", {"phone": simulated_phone("05")}).status == 200
-    appointment = created(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN)["id"]
+    appointment = create_resource(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN)["id"]
     placed = stage.call("POST", f"/v1/customers/{id}/call", {"appointment_id": appointment}).json["session_id"]
     page = f"{whole.story.path}/sessions/{placed}"
     assert "Call again" not in owner.get(page).page.text, "it has not ended"

@@ -21,7 +21,7 @@ from tests.support import erasing as tables
 from tests.support.browsing import Browser, Shown, as_test, database_calls, signed_in
 from tests.support.given import unique
 from tests.support.racing import just_before
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 WHEN = "2031-05-06T07:08:09Z"
@@ -57,7 +57,7 @@ def desk(stage: Stage) -> Desk:
 
 
 def person(stage: Stage, name: str | None, phone: str = "+12125550199", **others: str) -> str:
-    id: str = created(stage, "/v1/customers", phone=phone, name=name, **others)["id"]
+    id: str = create_resource(stage, "/v1/customers", phone=phone, name=name, **others)["id"]
     return id
 
 
@@ -93,7 +93,7 @@ def test_people_are_found_by_the_last_digits_of_the_phone_in_any_notation(stage:
 def test_appointments_are_found_by_their_titles_the_newest_first(stage: Stage, desk: Desk) -> None:
     who = person(stage, "Grace Hopper")
     made = [
-        created(stage, "/v1/appointments", customer_id=who, appointment_at=WHEN, title=title)["id"]
+        create_resource(stage, "/v1/appointments", customer_id=who, appointment_at=WHEN, title=title)["id"]
         for title in ("Root canal", "Canal inspection", "Root canal", None)
     ]
     # Each entry has the appointment's link only.
@@ -114,7 +114,7 @@ def test_what_is_found_follows_every_change(stage: Stage, desk: Desk) -> None:
     edit = f"{desk.path}/customers/{id}/edit"
     assert desk.browser.submit(edit, edit, name="Ada King").status == 303
     assert desk.found("king") == [id]
-    appointment = created(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN, title="Fitting")["id"]
+    appointment = create_resource(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN, title="Fitting")["id"]
     assert stage.call("PATCH", f"/v1/appointments/{appointment}", {"title": "Repair"}).status == 200
     assert [desk.found(text) for text in ("fitting", "repair")] == [[], [appointment]]
     assert stage.call("DELETE", f"/v1/appointments/{appointment}").status == 200
@@ -124,7 +124,7 @@ def test_what_is_found_follows_every_change(stage: Stage, desk: Desk) -> None:
 
 
 def test_a_customer_whom_a_conversation_creates_is_found(stage: Stage, desk: Desk) -> None:
-    made = created(stage, "/v1/conversations", customer={"name": "Noor Haddad", "email": "noor@example.com"})
+    made = create_resource(stage, "/v1/conversations", customer={"name": "Noor Haddad", "email": "noor@example.com"})
     assert desk.found("hadd") == [made["customer_id"]]
 
 
@@ -170,7 +170,7 @@ def test_a_new_appointment_finds_its_customer_by_name(stage: Stage, desk: Desk) 
 def test_an_erasure_leaves_no_search_row_also_of_a_title_that_changes_meanwhile(stage: Stage, desk: Desk) -> None:
     scope = desk.scope
     id = person(stage, "Ada Lovelace")
-    appointment = created(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN, title="Fitting")["id"]
+    appointment = create_resource(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN, title="Fitting")["id"]
     assert len([*search_rows(scope)]) == 4
     row = APPOINTMENTS.row(scope, appointment)
     assert row is not None
@@ -234,7 +234,7 @@ def test_what_was_stored_before_gets_its_rows_and_loses_them(
 ) -> None:
     monkeypatch.setenv("SEARCH", "off")
     old = person(stage, "Old Hand")
-    created(stage, "/v1/appointments", customer_id=old, appointment_at=WHEN)
+    create_resource(stage, "/v1/appointments", customer_id=old, appointment_at=WHEN)
     monkeypatch.setenv("SEARCH", "on")
     person(stage, "New Hand")
     with as_test():

@@ -21,7 +21,7 @@ from infra.stack_names import (
 from shared.admin import audit, members
 from shared.aws import services
 from tests.support.browsing import as_test
-from tests.support.canned_aws import always, endpoint, response
+from tests.support.canned_aws import answer_always, endpoint, response
 from tests.support.receivers import Request
 from tests.support.stage import Stage
 
@@ -33,7 +33,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
-def deployed(name: str, pool: str | None = None) -> None:
+def make_stack(name: str, pool: str | None = None) -> None:
     """A stack with the outputs that the command reads."""
     outputs = {TABLE_OUTPUT: {"Value": resources.TABLE_NAME}, ADMIN_OUTPUT: {"Value": "https://api.example.com/admin"}}
     outputs |= {USER_POOL_OUTPUT: {"Value": pool}} if pool else {}
@@ -47,7 +47,7 @@ def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys
     cognito = boto3.client("cognito-idp")
     pool = cognito.create_user_pool(PoolName="People", UsernameAttributes=["email"])["UserPool"]["Id"]
     with as_test():
-        deployed("pooled", pool)
+        make_stack("pooled", pool)
         assert manage.main(["--stage", "pooled", "members", "add", project, "ada@example.com"]) == 0
     assert "an e-mail with a password was sent; sign in at https://api.example.com/admin" in capsys.readouterr().out
     (user,) = cognito.list_users(UserPoolId=pool)["Users"]
@@ -77,7 +77,7 @@ def test_all_members_of_a_project_are_bound_anew_and_get_users_in_a_new_pool(
         for email in (bound, waits):
             members.add(project, email, members.OWNER, operator)
         members.join(of_old_pool.person, bound, operator)
-        deployed("moved", pool)
+        make_stack("moved", pool)
         assert manage.main(["--stage", "moved", "members", "rebind", str(project)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert [line.partition(" ")[0] for line in told] == [bound, waits]
@@ -101,9 +101,9 @@ def test_the_operator_sends_an_invitation_again_and_resets_a_second_factor(
         asked.append(request.headers["x-amz-target"].rpartition(".")[2])
         return response(body={})
 
-    with as_test(), endpoint(always(answer)) as server:
+    with as_test(), endpoint(answer_always(answer)) as server:
         members.add(project, "helped@example.com", members.VIEWER, audit.operator())
-        deployed("helpful", "eu-central-1_Pool")
+        make_stack("helpful", "eu-central-1_Pool")
         monkeypatch.setenv("AWS_ENDPOINT_URL_COGNITO_IDENTITY_PROVIDER", server.url.removesuffix("/hook"))
         services.cognito.cache_clear()
         for command in ("invite", "reset-second-factor"):
@@ -129,7 +129,7 @@ def test_a_stage_without_a_user_pool_has_nobody_to_help(
     project = stage.project().id
     with as_test():
         members.add(project, "helped@example.com", members.VIEWER, audit.operator())
-        deployed(f"alone-{command}")
+        make_stack(f"alone-{command}")
         assert manage.main(["--stage", f"alone-{command}", "members", command, str(project), "helped@example.com"]) == 1
     assert "its own provider" in capsys.readouterr().err
 
@@ -137,6 +137,6 @@ def test_a_stage_without_a_user_pool_has_nobody_to_help(
 def test_a_stage_with_its_own_provider_invites_nobody(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     project = str(stage.project().id)
     with as_test():
-        deployed("federated")
+        make_stack("federated")
         assert manage.main(["--stage", "federated", "members", "add", project, "ada@example.com"]) == 0
     assert "sign in at https://api.example.com/admin with the stage's own provider" in capsys.readouterr().out

@@ -13,7 +13,7 @@ import pytest
 from shared.admin import audit, members
 from shared.aws import services
 from tests.support.browsing import STAFF, Browser, Shown, Story, as_test, signed_in
-from tests.support.canned_aws import always, endpoint, response
+from tests.support.canned_aws import answer_always, endpoint, response
 from tests.support.racing import just_before
 from tests.support.receivers import Request
 from tests.support.stage import Stage
@@ -164,7 +164,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, 
             return response(400, {"__type": refused, "message": "no"})
         return response(body={})
 
-    with endpoint(always(answer)) as server:
+    with endpoint(answer_always(answer)) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_COGNITO_IDENTITY_PROVIDER", server.url.removesuffix("/hook"))
         monkeypatch.setenv("USER_POOL_ID", "eu-central-1_Pool")
         services.cognito.cache_clear()

@@ -6,8 +6,8 @@ import pytest
 
 from shared.admin import members
 from tests.support.browsing import Browser, Whole, database_calls, signed_in
-from tests.support.project_of_pages import handed_off
-from tests.support.resources import created, listed, seen
+from tests.support.project_of_pages import hand_off
+from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 
 PHONE = "+15005550006"
@@ -26,8 +26,10 @@ def test_lists_and_pages_name_people_with_their_phone_and_hide_ids_behind_a_link
     stage: Stage, whole: Whole, member: Browser
 ) -> None:
     story, ids = whole.story, whole.ids
-    session = created(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])["session_id"]
-    handed_off(stage, whole)
+    session = create_resource(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])[
+        "session_id"
+    ]
+    hand_off(stage, whole)
     for page in (
         "appointments",
         "sessions",
@@ -55,8 +57,8 @@ def test_the_names_of_a_page_are_one_read(stage: Stage, whole: Whole, member: Br
 
     few = database_calls(member, path)
     for number in range(12):
-        customer = created(stage, "/v1/customers", phone=PHONE, name=f"Person {number}")["id"]
-        created(stage, "/v1/appointments", customer_id=customer, appointment_at="2030-05-07T07:00:00Z")
+        customer = create_resource(stage, "/v1/customers", phone=PHONE, name=f"Person {number}")["id"]
+        create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at="2030-05-07T07:00:00Z")
     assert database_calls(member, path) == few
     assert "Person 11" in member.get(path).page.text
 
@@ -78,12 +80,12 @@ def test_times_are_in_the_projects_zone_which_the_page_names(stage: Stage, whole
     edit = f"{story.path}/appointments/{appointment}/edit"
     assert 'value="2030-05-06T12:38"' in member.get(edit).text
     assert member.submit(edit, edit, at="2030-05-06T13:00").status == 303
-    assert seen(stage, f"/v1/appointments/{appointment}")["appointment_at"] == "2030-05-06T07:30:00.000Z"
+    assert get_resource(stage, f"/v1/appointments/{appointment}")["appointment_at"] == "2030-05-06T07:30:00.000Z"
 
 
 def test_an_appointment_in_another_zone_shows_both_times(stage: Stage, whole: Whole, member: Browser) -> None:
     set_zone(stage, "Europe/Berlin")
-    created(
+    create_resource(
         stage,
         "/v1/appointments",
         customer_id=whole.ids["customers"],
@@ -98,11 +100,11 @@ def test_days_to_filter_by_are_those_of_the_zone(stage: Stage, whole: Whole, mem
     set_zone(stage, "Pacific/Auckland")
     late = "2030-07-01T20:00:00Z"
     customer = whole.ids["customers"]
-    id = created(stage, "/v1/appointments", customer_id=customer, appointment_at=late, title="Late")["id"]
+    id = create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=late, title="Late")["id"]
     path = f"{whole.story.path}/appointments"
     assert id in member.get(f"{path}?since=2030-07-02&until=2030-07-02").text
     assert id not in member.get(f"{path}?until=2030-07-01").text
-    assert len(listed(stage, "/v1/appointments")) == 2
+    assert len(list_resources(stage, "/v1/appointments")) == 2
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "America/Havana"])

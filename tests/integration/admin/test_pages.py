@@ -21,7 +21,7 @@ from shared.store.keys import Scope
 from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.hostile_values import STRINGS
-from tests.support.resources import made
+from tests.support.resources import create_and_get_path
 from tests.support.stage import Stage
 
 HOSTILE = [
@@ -57,7 +57,7 @@ def owner(stage: Stage, story: Story) -> Browser:
     return signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
 
 
-def all_pages(owner: Browser, story: Story) -> dict[str, Shown]:
+def visit_all_pages(owner: Browser, story: Story) -> dict[str, Shown]:
     key = keys_of(story.project.id)[0].id
     paths = [
         "/admin/account",
@@ -80,7 +80,7 @@ def all_pages(owner: Browser, story: Story) -> dict[str, Shown]:
 
 
 def test_every_page_has_the_headers_that_keep_others_out(owner: Browser, story: Story) -> None:
-    for path, shown in all_pages(owner, story).items():
+    for path, shown in visit_all_pages(owner, story).items():
         policy = dict(
             part.strip().partition(" ")[::2] for part in shown.headers["content-security-policy"][0].split(";")
         )
@@ -95,12 +95,12 @@ def test_every_page_has_the_headers_that_keep_others_out(owner: Browser, story: 
 
 
 def test_every_page_leads_to_the_documentation(owner: Browser, story: Story) -> None:
-    for path, shown in all_pages(owner, story).items():
+    for path, shown in visit_all_pages(owner, story).items():
         assert "/dev/docs" in [attributes.get("href") for tag, attributes in shown.page.tags if tag == "a"], path
 
 
 def test_no_page_has_scripts_styles_or_handlers_of_its_own(owner: Browser, story: Story) -> None:
-    for path, shown in all_pages(owner, story).items():
+    for path, shown in visit_all_pages(owner, story).items():
         for tag, attributes in shown.page.tags:
             assert not [name for name in attributes if name.startswith("on") or name == "style"], path
             assert tag != "style"
@@ -109,7 +109,7 @@ def test_no_page_has_scripts_styles_or_handlers_of_its_own(owner: Browser, story
 
 
 def test_every_field_has_a_label_and_every_page_one_heading(owner: Browser, story: Story) -> None:
-    for path, shown in all_pages(owner, story).items():
+    for path, shown in visit_all_pages(owner, story).items():
         tags = shown.page.tags
         assert len([tag for tag, _ in tags if tag == "h1"]) == 1, path
         labels = {attributes.get("for") for tag, attributes in tags if tag == "label"}
@@ -119,7 +119,7 @@ def test_every_field_has_a_label_and_every_page_one_heading(owner: Browser, stor
 
 
 def test_no_link_is_said_to_be_a_button_since_the_space_bar_does_not_follow_it(owner: Browser, story: Story) -> None:
-    for path, shown in all_pages(owner, story).items():
+    for path, shown in visit_all_pages(owner, story).items():
         assert [attributes for tag, attributes in shown.page.tags if tag == "a" and "role" in attributes] == [], path
 
 
@@ -131,7 +131,7 @@ def test_days_and_times_to_filter_by_are_those_of_the_zone_that_the_page_names(o
 
 
 def test_urls_contain_the_gateways_stage(owner: Browser, story: Story) -> None:
-    for path, shown in all_pages(owner, story).items():
+    for path, shown in visit_all_pages(owner, story).items():
         for _, attributes in shown.page.tags:
             for name in ("href", "src", "action", "hx-get"):
                 url = attributes.get(name)
@@ -180,7 +180,7 @@ def test_a_key_is_shown_once_and_works(stage: Stage, story: Story, owner: Browse
     again = owner.post(f"{story.path}/api_keys", sent)
     assert again.status == 303, "the browser sends the form again"
     assert len([one for one in keys_of(story.project.id) if one.label == "backend"]) == 1
-    everything = "".join(page.text for page in all_pages(owner, story).values()) + repr(trail(story.project.id))
+    everything = "".join(page.text for page in visit_all_pages(owner, story).values()) + repr(trail(story.project.id))
     assert key not in everything
     (entry,) = trail(story.project.id)
     (made_key,) = [one for one in keys_of(story.project.id) if one.label == "backend"]
@@ -273,7 +273,7 @@ def test_a_replay_sends_the_event_again_and_is_in_the_trail(stage: Stage, story:
 
 
 def test_events_are_listed_by_the_filters_and_pages_of_the_api(stage: Stage, story: Story, owner: Browser) -> None:
-    customers = [made(stage, "customers", phone="+15005550006").rpartition("/")[2] for _ in range(51)]
+    customers = [create_and_get_path(stage, "customers", phone="+15005550006").rpartition("/")[2] for _ in range(51)]
     stage.fan_out()
     first = owner.get(f"{story.path}/events")
     (older,) = [attributes["href"] for tag, attributes in first.page.tags if attributes.get("rel") == "next"]
@@ -294,30 +294,32 @@ def test_events_are_listed_by_the_filters_and_pages_of_the_api(stage: Stage, sto
 
 def test_the_find_box_goes_to_what_an_id_names(stage: Stage, story: Story, owner: Browser) -> None:
     key = keys_of(story.project.id)[0].id
-    customer = made(stage, "customers", phone="+15005550123").rpartition("/")[2]
+    customer = create_and_get_path(stage, "customers", phone="+15005550123").rpartition("/")[2]
     stage.fan_out()
 
-    def found(text: str) -> str:
+    def find_location(text: str) -> str:
         return owner.get(f"{story.path}/find?q={text}").location
 
-    assert found(story.event) == f"{story.path}/events/{story.event}"
-    assert found(key) == f"{story.path}/api_keys#{key}"
-    appointment = made(stage, "appointments", customer_id=customer, appointment_at="2030-05-06T07:08:09Z")
-    conversation = made(stage, "conversations", external_id="thread", customer={"id": customer})
+    assert find_location(story.event) == f"{story.path}/events/{story.event}"
+    assert find_location(key) == f"{story.path}/api_keys#{key}"
+    appointment = create_and_get_path(
+        stage, "appointments", customer_id=customer, appointment_at="2030-05-06T07:08:09Z"
+    )
+    conversation = create_and_get_path(stage, "conversations", external_id="thread", customer={"id": customer})
     [endpoint] = stage.call("GET", "/v1/webhook_endpoints").json["data"]
     assert stage.call("PATCH", f"/v1/customers/{customer}", {"email": "a@x.org", "external_id": "p-7"}).status == 200
     session = stage.call("POST", f"/v1/customers/{customer}/call").json["session_id"]
     for text in (customer, "%2B1%20500%20555%200123", "a@x.org", "p-7"):
-        assert found(text) == f"{story.path}/customers/{customer}"
+        assert find_location(text) == f"{story.path}/customers/{customer}"
     for section, path in (("appointments", appointment), ("conversations", conversation)):
         id = path.rpartition("/")[2]
-        assert found(id) == f"{story.path}/{section}/{id}"
-    assert found(endpoint["id"]) == f"{story.path}/webhook_endpoints/{endpoint['id']}"
-    assert found(session) == f"{story.path}/sessions/{session}"
+        assert find_location(id) == f"{story.path}/{section}/{id}"
+    assert find_location(endpoint["id"]) == f"{story.path}/webhook_endpoints/{endpoint['id']}"
+    assert find_location(session) == f"{story.path}/sessions/{session}"
     message = stage.call("POST", f"{conversation}/messages", {"content": "hello"}).json["id"]
-    assert found(message) == f"{story.path}{conversation.removeprefix('/v1')}#{message}"
-    assert found(story.delivery) == f"{story.path}/events/{story.event}#{story.delivery}"
-    made(stage, "customers", phone="+15005550123")
+    assert find_location(message) == f"{story.path}{conversation.removeprefix('/v1')}#{message}"
+    assert find_location(story.delivery) == f"{story.path}/events/{story.event}#{story.delivery}"
+    create_and_get_path(stage, "customers", phone="+15005550123")
     several = owner.get(f"{story.path}/find?q=%2B1%20500%20555%200123")
     assert several.page.text.count("+15005550123") == 2
     for unknown in ("evt_01m816msd5000p4pwadfypjhfj", "key_1", "nothing", "%2B1", ids.new("cust_")):
@@ -365,7 +367,7 @@ def test_what_customers_write_never_becomes_markup(stage: Stage, story: Story, o
     # With two people of the name, it is listed by the find box, which leads to the page of a single one.
     namesake = stage.call("POST", "/v1/customers", {"phone": "+15005550007", "name": name})
     assert namesake.status == 201, namesake.body
-    response = owner.get(f"{story.path}/find?q={_quoted(text[:64])}")
+    response = owner.get(f"{story.path}/find?q={_quote(text[:64])}")
     assert response.status in (200, 404)
     assert [tag for tag, _ in response.page.tags].count("script") == 2
 
@@ -417,7 +419,7 @@ def test_nothing_of_a_resource_becomes_markup(stage: Stage, whole: Whole) -> Non
 
 
 def test_a_hundred_rows_render_with_few_calls(stage: Stage, story: Story, owner: Browser) -> None:
-    customers = [made(stage, "customers", phone="+15005550006").rpartition("/")[2] for _ in range(49)]
+    customers = [create_and_get_path(stage, "customers", phone="+15005550006").rpartition("/")[2] for _ in range(49)]
     stage.fan_out()
 
     def function_calls(path: str) -> int:
@@ -452,7 +454,7 @@ def _staff(story: Story) -> str:
     return id
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     import urllib.parse
 
     return urllib.parse.quote(text)

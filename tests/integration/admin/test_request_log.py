@@ -31,7 +31,7 @@ def member(stage: Stage, whole: Whole) -> Browser:
     return signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
 
 
-def logged(stage: Stage, *calls: Any, times: int = 1) -> list[Answer]:
+def call_and_log(stage: Stage, *calls: Any, times: int = 1) -> list[Answer]:
     """Call the API, and give the lines that it logs to the function, as CloudWatch Logs does."""
     with lines() as found:
         answers = [stage.call(*arguments) for arguments in calls]
@@ -57,7 +57,7 @@ def test_a_request_is_shown_with_its_error_and_without_its_body(stage: Stage, wh
     page = f"{whole.story.path}/requests"
     assert "No requests of the last 24 hours are stored" in member.get(page).page.text
     body = {"phone": "+15005550123", "no_such_field": "secret text"}
-    made, refused = logged(stage, ("GET", "/v1/ping"), ("POST", "/v1/customers", body), times=2)
+    made, refused = call_and_log(stage, ("GET", "/v1/ping"), ("POST", "/v1/customers", body), times=2)
     shown = member.get(page)
     ids = [one.headers["service-request-id"] for one in (refused, made)]
     assert rows_of(shown) == ids, "newest first, and once, though the lines arrived twice"
@@ -76,7 +76,7 @@ def test_the_error_of_a_request_names_the_parameter_and_says_what_to_do(
     stage: Stage, whole: Whole, member: Browser
 ) -> None:
     hours = [{"days": ["monday"], "from": "10:00", "to": "09:00"}]
-    *answers, long_key = logged(
+    *answers, long_key = call_and_log(
         stage,
         ("POST", "/v1/customers", {}),
         ("PATCH", "/v1/agent_settings", {"opening_hours": hours}),
@@ -93,27 +93,27 @@ def test_the_error_of_a_request_names_the_parameter_and_says_what_to_do(
 
 
 def test_requests_are_filtered(stage: Stage, whole: Whole, member: Browser) -> None:
-    logged(stage, ("GET", "/v1/ping"), ("GET", "/v1/customers/cust_1"), ("POST", "/v1/customers", {}))
+    call_and_log(stage, ("GET", "/v1/ping"), ("GET", "/v1/customers/cust_1"), ("POST", "/v1/customers", {}))
     [key] = [one for one in keys_of(whole.story.project.id) if not one.livemode]
 
-    def found(query: str) -> int:
+    def count_rows(query: str) -> int:
         return len(rows_of(member.get(f"{whole.story.path}/requests?{query}")))
 
-    assert found("status=errors") == found("status=4xx") == 2
-    assert found("status=5xx") == 0
-    assert found("status=2xx&route=ping") == 1
-    assert found("route=POST%20/v1/customers") == 1
-    assert found(f"key={key.id}") == 3
-    assert found("key=key_1") == 0
-    assert found("until=2020-01-01T00:00") == 0
-    assert found("since=2020-01-01T00:00") == 3
+    assert count_rows("status=errors") == count_rows("status=4xx") == 2
+    assert count_rows("status=5xx") == 0
+    assert count_rows("status=2xx&route=ping") == 1
+    assert count_rows("route=POST%20/v1/customers") == 1
+    assert count_rows(f"key={key.id}") == 3
+    assert count_rows("key=key_1") == 0
+    assert count_rows("until=2020-01-01T00:00") == 0
+    assert count_rows("since=2020-01-01T00:00") == 3
     for wrong in ("status=200", "since=yesterday"):
         assert member.get(f"{whole.story.path}/requests?{wrong}").status == 400
 
 
 def test_a_request_is_found_by_its_id_and_leads_from_its_event(stage: Stage, whole: Whole, member: Browser) -> None:
     path = whole.story.path
-    created, _ = logged(stage, ("POST", "/v1/customers", {"phone": "+15005550006"}), ("GET", "/v1/ping"))
+    created, _ = call_and_log(stage, ("POST", "/v1/customers", {"phone": "+15005550006"}), ("GET", "/v1/ping"))
     id = created.headers["service-request-id"]
     found = member.get(f"{path}/find?q={id}")
     assert found.location == f"{path}/requests?id={id}"
@@ -129,12 +129,12 @@ def test_a_request_is_found_by_its_id_and_leads_from_its_event(stage: Stage, who
 
 def test_a_replayed_delivery_names_the_request_of_the_replay(stage: Stage, whole: Whole, member: Browser) -> None:
     stage.settle()
-    [created] = logged(stage, ("POST", "/v1/customers", {"phone": "+15005550006"}))
+    [created] = call_and_log(stage, ("POST", "/v1/customers", {"phone": "+15005550006"}))
     stage.settle()
     [event] = stage.call("GET", f"/v1/events?object_id={created.json['id']}").json["data"]
     page = f"{whole.story.path}/events/{event['id']}"
     [delivery] = stage.call("GET", f"/v1/events/{event['id']}/deliveries").json["data"]
-    [retried] = logged(stage, ("POST", f"/v1/events/{event['id']}/deliveries/{delivery['id']}/retry", {}))
+    [retried] = call_and_log(stage, ("POST", f"/v1/events/{event['id']}/deliveries/{delivery['id']}/retry", {}))
     assert retried.status == 202, retried.body
     first, second = (one.headers["service-request-id"] for one in (created, retried))
     assert causes_of(member.get(page)) == [first, second, first], "the replay is above the first delivery"
@@ -156,7 +156,7 @@ def test_without_the_request_in_the_log_an_event_has_its_id_and_no_link(
 
 
 def test_a_request_is_kept_for_a_day(stage: Stage, whole: Whole, stopped_clock: Clock) -> None:
-    [made] = logged(stage, ("GET", "/v1/ping"))
+    [made] = call_and_log(stage, ("GET", "/v1/ping"))
     stopped_clock.forward(KEPT_MS / 1000 - 1)
     member = signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
     page = f"{whole.story.path}/requests"
@@ -221,7 +221,7 @@ def test_older_requests_keep_the_filter_and_a_page_reads_a_bounded_number(whole:
 def test_the_reads_of_the_page_do_not_grow(stage: Stage, whole: Whole, member: Browser) -> None:
     page = f"{whole.story.path}/requests"
     few = len(database_calls(member, page))
-    logged(stage, *[("GET", "/v1/ping")] * 60)
+    call_and_log(stage, *[("GET", "/v1/ping")] * 60)
     assert len(database_calls(member, page)) == few
     first = member.get(page)
     [older] = [attributes["href"] for _, attributes in first.page.tags if attributes.get("rel") == "next"]

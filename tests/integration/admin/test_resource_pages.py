@@ -20,8 +20,8 @@ from shared.store.keys import Scope
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.calling import dial
 from tests.support.clocks import Clock
-from tests.support.project_of_pages import handed_off
-from tests.support.resources import created, listed, seen
+from tests.support.project_of_pages import hand_off
+from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 
 
@@ -39,23 +39,23 @@ def test_a_customer_is_created_changed_and_deleted(stage: Stage, story: Story, o
     new, path = f"{story.path}/customers/new", f"{story.path}/customers"
     form = {"phone": "+1 500 555 0006", "name": "Ada", "email": "", "external_id": "p-1", "metadata": '{"k": [1]}'}
     location = owner.submit(new, path, **form, once="1").location
-    customer = seen(stage, f"/v1/customers/{id_of(location)}")
+    customer = get_resource(stage, f"/v1/customers/{id_of(location)}")
     assert (customer["phone"], customer["name"], customer["email"]) == ("+15005550006", "Ada", None)
     assert customer["metadata"] == {"k": [1]}
     assert "was created" in owner.get(location).text
     again = owner.submit(new, path, **form, once="1")
     assert again.location == f"{path}?notice=sent"
-    assert len(listed(stage, "/v1/customers")) == 2, "the story has one"
+    assert len(list_resources(stage, "/v1/customers")) == 2, "the story has one"
 
     page = f"{path}/{customer['id']}"
     assert owner.submit(f"{page}/edit", f"{page}/edit", **form | {"name": "Eve", "metadata": '{"n": 2}'}).status == 303
-    changed = seen(stage, f"/v1/customers/{customer['id']}")
+    changed = get_resource(stage, f"/v1/customers/{customer['id']}")
     assert (changed["name"], changed["metadata"], changed["external_id"]) == ("Eve", {"n": 2}, "p-1")
     assert owner.submit(f"{page}/edit", f"{page}/edit", **form | {"name": "Eve", "metadata": '{"n": 2}'}).status == 303
-    assert seen(stage, f"/v1/customers/{customer['id']}") == changed, "nothing was changed"
+    assert get_resource(stage, f"/v1/customers/{customer['id']}") == changed, "nothing was changed"
 
     assert owner.submit(f"{page}/delete", f"{page}/delete").location == f"{page}?notice=deleted"
-    assert seen(stage, f"/v1/customers/{customer['id']}")["deleted_at"] is not None
+    assert get_resource(stage, f"/v1/customers/{customer['id']}")["deleted_at"] is not None
     assert f"{page}/edit" not in owner.get(page).text
     actions = [entry.action for entry in trail(story.project.id)]
     assert actions == ["customer.deleted", "customer.changed", "customer.created"]
@@ -88,7 +88,7 @@ def test_a_customer_form_says_what_is_wrong_and_keeps_what_was_typed(
     assert "autofocus" in alert, "the focus is on what is wrong"
     assert says in shown.page.text or says == "null"
     assert field == "name" or "typed before" in shown.text
-    assert len(listed(stage, "/v1/customers")) == 1
+    assert len(list_resources(stage, "/v1/customers")) == 1
 
 
 def test_an_appointment_is_made_moved_confirmed_and_cancelled(stage: Stage, whole: Whole) -> None:
@@ -97,7 +97,7 @@ def test_an_appointment_is_made_moved_confirmed_and_cancelled(stage: Stage, whol
     path = f"{story.path}/customers/{customer}/new_appointment"
     form = {"at": "2030-07-01T10:30", "timezone": "Europe/Berlin", "duration_minutes": "30", "title": "First"}
     assert browser.submit(path, path, **form, once="1").status == 303
-    appointment = next(one for one in listed(stage, "/v1/appointments") if one["title"] == "First")
+    appointment = next(one for one in list_resources(stage, "/v1/appointments") if one["title"] == "First")
     assert appointment["appointment_at"] == "2030-07-01T08:30:00.000Z"
     assert appointment["duration_minutes"] == 30
     page = f"{story.path}/appointments/{appointment['id']}"
@@ -107,14 +107,14 @@ def test_an_appointment_is_made_moved_confirmed_and_cancelled(stage: Stage, whol
     # The time is not sent again as a new one: only the title changes.
     assert browser.submit(f"{page}/edit", f"{page}/edit", **form | {"title": "Check"}).status == 303
     api = f"/v1/appointments/{appointment['id']}"
-    assert (seen(stage, api)["status"], seen(stage, api)["title"]) == ("pending", "Check")
+    assert (get_resource(stage, api)["status"], get_resource(stage, api)["title"]) == ("pending", "Check")
     assert browser.submit(page, f"{page}/confirm").status == 303
-    assert seen(stage, api)["status"] == "confirmed"
+    assert get_resource(stage, api)["status"] == "confirmed"
     assert browser.submit(f"{page}/edit", f"{page}/edit", **form | {"at": "2030-07-01T11:00"}).status == 303
-    assert seen(stage, api)["status"] == "rescheduled"
-    assert seen(stage, api)["appointment_at"] == "2030-07-01T09:00:00.000Z"
+    assert get_resource(stage, api)["status"] == "rescheduled"
+    assert get_resource(stage, api)["appointment_at"] == "2030-07-01T09:00:00.000Z"
     assert browser.submit(f"{page}/cancel", f"{page}/cancel", cancellation_reason="moved away").status == 303
-    assert seen(stage, api)["cancellation_reason"] == "moved away"
+    assert get_resource(stage, api)["cancellation_reason"] == "moved away"
     refused = browser.submit(f"{page}/edit", f"{page}/edit", **form)
     assert refused.status == 409
     assert "cannot change from cancelled" in refused.text
@@ -131,13 +131,13 @@ def test_an_appointment_is_made_moved_confirmed_and_cancelled(stage: Stage, whol
 def test_an_appointment_form_says_what_is_wrong(stage: Stage, whole: Whole, field: str, text: str) -> None:
     browser = signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
     path = f"{whole.story.path}/customers/{whole.ids['customers']}/new_appointment"
-    before = listed(stage, "/v1/appointments")
+    before = list_resources(stage, "/v1/appointments")
     shown = browser.submit(path, path, **{"at": "2030-07-01T10:30", "title": "typed"} | {field: text})
     assert shown.status == 400
     assert 'role="alert"' in shown.text
     assert 'value="typed"' in shown.text
     assert text != "half" or "“Duration in minutes” must be a whole number" in shown.page.text
-    assert listed(stage, "/v1/appointments") == before
+    assert list_resources(stage, "/v1/appointments") == before
 
 
 def test_a_call_is_placed_and_shown_with_transcript_and_recording(
@@ -173,7 +173,7 @@ def test_a_call_is_placed_and_shown_with_transcript_and_recording(
     assert asked["response-content-disposition"] == f'attachment; filename="{session}.wav"'
     assert f"{page}/recording/download" in shown.text
     assert "Signature" not in shown.text, "the link itself is not in the page"
-    transcript = seen(stage, f"/v1/sessions/{session}/transcript")["data"]
+    transcript = get_resource(stage, f"/v1/sessions/{session}/transcript")["data"]
     for line in transcript:
         assert " ".join(line["content"].split()) in shown.page.text
     fragment = browser.get(f"{page}/progress", HX_Request="true")
@@ -198,7 +198,7 @@ def test_a_call_is_placed_for_a_time_in_the_zone_of_the_settings(stage: Stage, w
         assert f'value="{wrong}"' in refused.text, "what was typed is kept"
     at = clock.local(clock.now() + 10 * clock.DAY, UTC)[:10]
     session = id_of(browser.submit(path, path, not_before=f"{at}T09:30").location)
-    assert seen(stage, f"/v1/sessions/{session}")["dial_at"][:16] in (f"{at}T08:30", f"{at}T07:30")
+    assert get_resource(stage, f"/v1/sessions/{session}")["dial_at"][:16] in (f"{at}T08:30", f"{at}T07:30")
 
 
 def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: Stage, whole: Whole) -> None:
@@ -206,7 +206,7 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
     browser = signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
     page, waiting = f"{story.path}/conversations/{id}", f"{story.path}/conversations?status=waiting"
     assert id not in browser.get(waiting).text
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     assert id in browser.get(waiting).text
     assert id in browser.get(f"{story.path}/attention").text
     for listing in (waiting, f"{story.path}/conversations", f"{story.path}/customers/{whole.ids['customers']}"):
@@ -219,12 +219,12 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
     assert browser.submit(page, f"{page}/give_back").status == 303
     assert id not in browser.get(waiting).text
     assert "Give back" not in browser.get(page).text
-    reply = created(stage, f"/v1/conversations/{id}/messages", content="Hello")["reply"]
+    reply = create_resource(stage, f"/v1/conversations/{id}/messages", content="Hello")["reply"]
     assert not [one for one in reply["actions"] if one["type"] == "handoff"]
 
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     assert browser.submit(page, f"{page}/end").status == 303
-    assert seen(stage, f"/v1/conversations/{id}")["status"] == "ended"
+    assert get_resource(stage, f"/v1/conversations/{id}")["status"] == "ended"
     assert id not in browser.get(waiting).text
     assert browser.submit(f"{story.path}/api_keys", f"{page}/end").status == 303
     actions = [entry.action for entry in trail(story.project.id)]
@@ -234,7 +234,7 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
 def test_the_reason_of_a_handoff_is_said_in_words(stage: Stage, whole: Whole) -> None:
     browser = signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
     id = whole.ids["conversations"]
-    created(stage, f"/v1/conversations/{id}/messages", content="I want to speak to a person")
+    create_resource(stage, f"/v1/conversations/{id}/messages", content="I want to speak to a person")
     shown = browser.get(f"{whole.story.path}/conversations/{id}").page.text
     assert "The customer asked for a person" in shown
     assert "person_requested" not in shown
@@ -243,7 +243,7 @@ def test_the_reason_of_a_handoff_is_said_in_words(stage: Stage, whole: Whole) ->
 
 def test_a_conversation_that_is_ended_by_the_api_waits_for_nobody(stage: Stage, whole: Whole) -> None:
     browser = signed_in(stage, "viewer@example.com", {whole.story.project.id: members.VIEWER})
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     id = whole.ids["conversations"]
     assert stage.call("POST", f"/v1/conversations/{id}/end").status == 200
     assert id not in browser.get(f"{whole.story.path}/conversations?status=waiting").text
@@ -332,7 +332,7 @@ def test_a_filter_that_cannot_be_used_is_said(story: Story, owner: Browser, wron
 @pytest.mark.parametrize("section", ["customers", "appointments", "conversations"])
 def test_lists_have_the_pages_of_the_api(stage: Stage, story: Story, owner: Browser, section: str) -> None:
     if section == "appointments":
-        customer = created(stage, "/v1/customers", phone="+15005550006")["id"]
+        customer = create_resource(stage, "/v1/customers", phone="+15005550006")["id"]
     for _ in range(51):
         fields = {
             "customers": {"phone": "+15005550006"},
@@ -341,13 +341,13 @@ def test_lists_have_the_pages_of_the_api(stage: Stage, story: Story, owner: Brow
             if section == "appointments"
             else {},
         }
-        created(stage, f"/v1/{section}", **fields[section])
+        create_resource(stage, f"/v1/{section}", **fields[section])
     first = owner.get(f"{story.path}/{section}")
     [older] = [attributes["href"] for _, attributes in first.page.tags if attributes.get("rel") == "next"]
     second = owner.get(f"{story.path}/{section}{older}")
     ids = [set(re.findall(rf"/{section}/(\w+_\w{{26}})", shown.text)) for shown in (first, second)]
     assert len(ids[0]) == 50
-    assert len(ids[0] | ids[1]) == len(listed(stage, f"/v1/{section}"))
+    assert len(ids[0] | ids[1]) == len(list_resources(stage, f"/v1/{section}"))
 
 
 def test_appointments_are_found_by_day(stage: Stage, whole: Whole) -> None:
@@ -359,12 +359,12 @@ def test_appointments_are_found_by_day(stage: Stage, whole: Whole) -> None:
 
 def test_a_call_on_whatsapp_asks_the_customer_first(stage: Stage, story: Story) -> None:
     browser = signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
-    customer = created(stage, "/v1/customers", phone="+15005550020")["id"]
+    customer = create_resource(stage, "/v1/customers", phone="+15005550020")["id"]
     path = f"{story.path}/customers/{customer}/call"
     location = browser.submit(path, path, channel="whatsapp").location
     shown = browser.get(location)
     assert "was asked for consent and has not answered" in shown.text
-    assert seen(stage, f"/v1/sessions/{id_of(location)}")["consent"]["status"] == "pending"
+    assert get_resource(stage, f"/v1/sessions/{id_of(location)}")["consent"]["status"] == "pending"
     again = browser.submit(path, path, channel="whatsapp")
     assert id_of(again.location) == id_of(location), "the customer is asked nothing new"
     assert [entry.action for entry in trail(story.project.id)] == ["customer.called"]

@@ -21,7 +21,7 @@ from infra.local.database import free_port
 from shared.admin import audit, members, oidc, sign_in
 from shared.core import clock
 from tests.integration.admin import oidc_provider
-from tests.integration.admin.oidc_provider import CONFIDENTIAL, PUBLIC, SECRET, Person, new_key, signed
+from tests.integration.admin.oidc_provider import CONFIDENTIAL, PUBLIC, SECRET, Person, new_key, sign_token
 from tests.support.browsing import HERE, SESSION, Browser, Shown, as_test, identity
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
@@ -44,10 +44,10 @@ def client(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def browser(stage: Stage, issuer: str, monkeypatch: pytest.MonkeyPatch) -> Browser:
-    return configured(stage, issuer, CONFIDENTIAL, monkeypatch)
+    return browser_with_provider(stage, issuer, CONFIDENTIAL, monkeypatch)
 
 
-def configured(stage: Stage, issuer: str, client: str, monkeypatch: pytest.MonkeyPatch) -> Browser:
+def browser_with_provider(stage: Stage, issuer: str, client: str, monkeypatch: pytest.MonkeyPatch) -> Browser:
     """A browser in front of a stage with this provider."""
     monkeypatch.setenv("OIDC_ISSUER", issuer)
     monkeypatch.setenv("OIDC_CLIENT_ID", client)
@@ -67,13 +67,13 @@ def begin(browser: Browser, return_to: str = "/admin/account") -> str:
     return shown.headers["location"][0]
 
 
-def returned(url: str) -> str:
+def path_of(url: str) -> str:
     """The path of the stage for the URL to which the provider returns."""
     return url.removeprefix(HERE)
 
 
 def sign_in_as(browser: Browser, name: str, return_to: str = "/admin/account") -> Shown:
-    return browser.get(returned(Person(name).sign_in(begin(browser, return_to), CALLBACK)))
+    return browser.get(path_of(Person(name).sign_in(begin(browser, return_to), CALLBACK)))
 
 
 def query(url: str) -> dict[str, str]:
@@ -83,7 +83,7 @@ def query(url: str) -> dict[str, str]:
 def test_a_member_signs_in_and_is_bound_to_the_identity(
     stage: Stage, issuer: str, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    browser = configured(stage, issuer, client, monkeypatch)
+    browser = browser_with_provider(stage, issuer, client, monkeypatch)
     project = stage.project("Blue Clinic").id
     with as_test() as operator:
         members.add(project, "Ada@Example.com", members.VIEWER, operator)
@@ -107,7 +107,7 @@ def test_a_member_signs_in_and_is_bound_to_the_identity(
     }
     assert all(len(sent[name]) == 43 for name in ("state", "nonce", "code_challenge"))
 
-    done = browser.get(returned(Person(ADA).sign_in(url, CALLBACK)))
+    done = browser.get(path_of(Person(ADA).sign_in(url, CALLBACK)))
     assert done.location == path
     (cookie,) = [text for text in done.headers["set-cookie"] if text.startswith(f"{SESSION}=")]
     parts = {part.strip().lower() for part in cookie.split(";")[1:]}
@@ -138,7 +138,7 @@ def test_an_address_that_the_provider_has_not_verified_signs_nobody_in(stage: St
 
 
 def test_a_response_of_the_provider_is_taken_once(browser: Browser) -> None:
-    path = returned(Person(ADA).sign_in(begin(browser), CALLBACK))
+    path = path_of(Person(ADA).sign_in(begin(browser), CALLBACK))
     attempt = dict(browser.cookies)
     assert browser.get(path).status == 303
     again = Browser(browser.stage, attempt)
@@ -147,12 +147,12 @@ def test_a_response_of_the_provider_is_taken_once(browser: Browser) -> None:
 
 
 def test_a_response_is_for_the_browser_that_asked(stage: Stage, browser: Browser) -> None:
-    path = returned(Person(ADA).sign_in(begin(browser), CALLBACK))
+    path = path_of(Person(ADA).sign_in(begin(browser), CALLBACK))
     victim = Browser(stage)
     assert victim.get(path).status == 403
     assert SESSION not in victim.cookies
     other = Browser(stage)
-    path = returned(Person(ADA).sign_in(begin(browser), CALLBACK))
+    path = path_of(Person(ADA).sign_in(begin(browser), CALLBACK))
     begin(other)
     assert other.get(path).status == 403
 
@@ -167,7 +167,7 @@ def test_a_code_of_another_attempt_is_refused_by_the_provider(browser: Browser) 
 
 
 def test_an_attempt_expires(browser: Browser, stopped_clock: Clock) -> None:
-    path = returned(Person(ADA).sign_in(begin(browser), CALLBACK))
+    path = path_of(Person(ADA).sign_in(begin(browser), CALLBACK))
     stopped_clock.forward(sign_in.ATTEMPT_MS / clock.SECOND + 1)
     assert browser.get(path).status == 403
 
@@ -184,14 +184,14 @@ def test_a_response_that_confirms_nothing_signs_nobody_in(browser: Browser, more
 
 def test_keys_that_the_provider_rotates_are_read_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    browser = configured(stage, f"http://127.0.0.1:{port}", PUBLIC, monkeypatch)
+    browser = browser_with_provider(stage, f"http://127.0.0.1:{port}", PUBLIC, monkeypatch)
     for key in (KEY, new_key("second"), new_key("third")):
         with oidc_provider.running(port, CALLBACK, key):
             assert sign_in_as(browser, ADA).status == 303
 
 
 def test_a_provider_that_is_down_is_a_page_that_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = configured(stage, f"http://127.0.0.1:{free_port()}", PUBLIC, monkeypatch)
+    browser = browser_with_provider(stage, f"http://127.0.0.1:{free_port()}", PUBLIC, monkeypatch)
     refused = browser.get("/admin/sign-in/start")
     assert refused.status == 403
     assert "the provider did not respond" in refused.text
@@ -200,7 +200,7 @@ def test_a_provider_that_is_down_is_a_page_that_says_so(stage: Stage, monkeypatc
 def test_a_provider_that_names_another_issuer_is_not_trusted(stage: Stage, issuer: str) -> None:
     provider = oidc.Provider(f"{issuer}/", PUBLIC)
     with pytest.raises(oidc.SignInRefused, match="another issuer"):
-        provider.verify(signed({}, KEY), "nonce")
+        provider.verify(sign_token({}, KEY), "nonce")
 
 
 NOW = int(time.time())
@@ -216,12 +216,12 @@ GOOD: dict[str, Any] = {
 OTHER = new_key("first") | {"kid": "first"}
 
 
-def without(name: str) -> dict[str, Any]:
+def claims_without(name: str) -> dict[str, Any]:
     return {key: value for key, value in GOOD.items() if key != name}
 
 
 def test_a_token_of_the_provider_identifies_a_person(issuer: str) -> None:
-    found = oidc.Provider(issuer, PUBLIC).verify(signed(GOOD | {"iss": issuer}, KEY), "nonce")
+    found = oidc.Provider(issuer, PUBLIC).verify(sign_token(GOOD | {"iss": issuer}, KEY), "nonce")
     assert found == members.Identity(issuer, "1", ADA)
 
 
@@ -238,16 +238,16 @@ REFUSED: dict[str, dict[str, Any]] = {
     "unverified": GOOD | {"email_verified": False},
     "unverified in words": GOOD | {"email_verified": "false"},
     "no address": GOOD | {"email": None},
-} | {f"without {name}": without(name) for name in GOOD}
+} | {f"without {name}": claims_without(name) for name in GOOD}
 
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_a_token_that_lacks_anything_is_refused(issuer: str, why: str) -> None:
     with pytest.raises(oidc.SignInRefused):
-        oidc.Provider(issuer, PUBLIC).verify(signed({"iss": issuer} | REFUSED[why], KEY), "nonce")
+        oidc.Provider(issuer, PUBLIC).verify(sign_token({"iss": issuer} | REFUSED[why], KEY), "nonce")
 
 
-def encoded(raw: bytes) -> str:
+def encode(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
@@ -255,18 +255,18 @@ def test_a_forged_token_is_refused(issuer: str) -> None:
     claims = GOOD | {"iss": issuer}
     public = jwt.PyJWK(KEY, "RS256").key.public_key()
     pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    head, body, signature = signed(claims, KEY).split(".")
+    head, body, signature = sign_token(claims, KEY).split(".")
     # PyJWT itself refuses to sign with a public key.
-    symmetric = f"{encoded(json.dumps({'alg': 'HS256', 'kid': 'first'}).encode())}.{body}"
-    digest = encoded(hmac.digest(pem, symmetric.encode(), "sha256"))
+    symmetric = f"{encode(json.dumps({'alg': 'HS256', 'kid': 'first'}).encode())}.{body}"
+    digest = encode(hmac.digest(pem, symmetric.encode(), "sha256"))
     forged = [
-        signed(claims, OTHER),  # another key under the same name
-        signed(claims, new_key("unknown")),
+        sign_token(claims, OTHER),  # another key under the same name
+        sign_token(claims, new_key("unknown")),
         jwt.encode(claims, "", "none"),
         f"{symmetric}.{digest}",  # the public key as a shared secret
         f"{head}.{body}.",
         f"{head}.{body}.{signature[:-8]}AAAAAAAA",
-        ".".join((head, signed(claims | {"sub": "2"}, OTHER).split(".")[1], signature)),
+        ".".join((head, sign_token(claims | {"sub": "2"}, OTHER).split(".")[1], signature)),
         "not a token",
         "",
     ]
@@ -295,8 +295,8 @@ def test_a_sign_in_returns_only_to_admin_pages(browser: Browser, path: str) -> N
 def test_signing_out_ends_the_providers_session_too(
     stage: Stage, issuer: str, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    browser, person = configured(stage, issuer, client, monkeypatch), Person(ADA)
-    browser.get(returned(person.sign_in(begin(browser), CALLBACK)))
+    browser, person = browser_with_provider(stage, issuer, client, monkeypatch), Person(ADA)
+    browser.get(path_of(person.sign_in(begin(browser), CALLBACK)))
     shown = browser.submit("/admin/account", "/admin/sign-out")
     assert SESSION not in browser.cookies
     # Not a redirect: browsers block one that leads a form to another host than the page's policy names.

@@ -13,7 +13,7 @@ from shared.calls import limits
 from shared.store.keys import Scope
 from tests.support.browsing import Browser, Shown, Whole, as_test, signed_in, trail
 from tests.support.racing import just_before
-from tests.support.resources import listed, seen
+from tests.support.resources import get_resource, list_resources
 from tests.support.stage import Stage
 
 
@@ -39,11 +39,11 @@ class Opened:
         assert changed.status == 200, changed.body
 
     def now(self, *names: str) -> list[Any]:
-        resource = seen(self.stage, self.api)
+        resource = get_resource(self.stage, self.api)
         return [resource[name] for name in names]
 
 
-def opened(stage: Stage, whole: Whole, section: str) -> Opened:
+def open_form(stage: Stage, whole: Whole, section: str) -> Opened:
     browser = signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
     path = f"{section}/{whole.ids[section]}"
     return Opened(stage, browser, f"{whole.story.path}/{path}/edit", f"/v1/{path}")
@@ -76,7 +76,7 @@ EACH = [(section, field) for section, fields in FIELDS.items() for field in fiel
 def test_a_form_leaves_alone_what_the_person_has_not_changed(
     stage: Stage, whole: Whole, section: str, field: str
 ) -> None:
-    form = opened(stage, whole, section)
+    form = open_form(stage, whole, section)
     others = [name for name in FIELDS[section] if name != field]
     form.change(**{name: FIELDS[section][name][1] for name in others})
     typed, _, saved = FIELDS[section][field]
@@ -90,7 +90,7 @@ def test_a_form_leaves_alone_what_the_person_has_not_changed(
 def test_a_form_asks_before_it_replaces_what_somebody_else_has_changed(
     stage: Stage, whole: Whole, section: str, field: str
 ) -> None:
-    form = opened(stage, whole, section)
+    form = open_form(stage, whole, section)
     typed, theirs, saved = FIELDS[section][field]
     form.change(**{field: theirs})
     asked = form.save(**{field: typed})
@@ -109,7 +109,7 @@ def test_a_form_asks_before_it_replaces_what_somebody_else_has_changed(
 def test_what_two_people_change_to_the_same_value_is_no_conflict(
     stage: Stage, whole: Whole, section: str, field: str
 ) -> None:
-    form = opened(stage, whole, section)
+    form = open_form(stage, whole, section)
     typed, _, saved = FIELDS[section][field]
     form.change(**{field: saved})
     assert form.save(**{field: typed}).status == 303
@@ -118,7 +118,7 @@ def test_what_two_people_change_to_the_same_value_is_no_conflict(
 
 
 def test_a_note_does_not_move_an_appointment_back(stage: Stage, whole: Whole) -> None:
-    form = opened(stage, whole, "appointments")
+    form = open_form(stage, whole, "appointments")
     form.change(appointment_at="2030-06-01T10:00:00Z", timezone="Europe/Berlin")
     assert form.save(notes="Bring the papers").status == 303
     assert form.now("appointment_at", "timezone", "notes") == [
@@ -127,7 +127,7 @@ def test_a_note_does_not_move_an_appointment_back(stage: Stage, whole: Whole) ->
         "Bring the papers",
     ]
     stage.fan_out()
-    events = [one for one in listed(stage, "/v1/events") if one["type"] == "appointment.rescheduled"]
+    events = [one for one in list_resources(stage, "/v1/events") if one["type"] == "appointment.rescheduled"]
     assert len(events) == 1
 
 
@@ -136,7 +136,7 @@ def test_a_note_does_not_move_an_appointment_back(stage: Stage, whole: Whole) ->
 def test_time_and_time_zone_are_one_field(
     stage: Stage, whole: Whole, meanwhile: dict[str, str], typed: dict[str, str]
 ) -> None:
-    form = opened(stage, whole, "appointments")
+    form = open_form(stage, whole, "appointments")
     form.change(**meanwhile)
     before = form.now("appointment_at", "timezone")
     assert form.save(**typed).status == 409
@@ -147,7 +147,7 @@ def test_time_and_time_zone_are_one_field(
 def test_metadata_that_somebody_else_has_changed_is_kept_or_asked_about(
     stage: Stage, whole: Whole, section: str
 ) -> None:
-    form = opened(stage, whole, section)
+    form = open_form(stage, whole, section)
     form.change(metadata={"theirs": 1})
     assert form.save(external_id="typed").status == 303
     assert form.now("metadata", "external_id") == [{"theirs": 1}, "typed"]
@@ -159,7 +159,7 @@ def test_metadata_that_somebody_else_has_changed_is_kept_or_asked_about(
 
 
 def test_filters_of_events_are_left_alone_or_asked_about(stage: Stage, whole: Whole) -> None:
-    form = opened(stage, whole, "webhook_endpoints")
+    form = open_form(stage, whole, "webhook_endpoints")
     form.change(event_filters=["customer.*", "session.*"])
     assert form.save(label="Books").status == 303
     assert form.now("event_filters", "label") == [["customer.*", "session.*"], "Books"]
@@ -170,7 +170,7 @@ def test_filters_of_events_are_left_alone_or_asked_about(stage: Stage, whole: Wh
 
 
 def test_another_wrong_value_does_not_hide_what_was_changed_meanwhile(stage: Stage, whole: Whole) -> None:
-    form = opened(stage, whole, "customers")
+    form = open_form(stage, whole, "customers")
     refused = form.save(name="typed", email="nobody")
     assert refused.status == 400
     form.change(name="theirs")
@@ -190,14 +190,14 @@ def test_a_form_that_nobody_has_touched_changes_nothing(stage: Stage, whole: Who
     for section, values in written.items():
         api = f"/v1/{section}/{whole.ids[section]}"
         assert stage.call("PATCH", api, values).status == 200
-        before = seen(stage, api)
+        before = get_resource(stage, api)
         page = f"{whole.story.path}/{section}/{whole.ids[section]}/edit"
         fields = browser.get(page).form(page)
         # A browser removes line breaks from fields of one line.
         areas = ("notes", "description", "metadata", "event_filters")
         sent = {name: value if name in areas else " ".join(value.splitlines()) for name, value in fields.items()}
         assert browser.post(page, sent).status == 303
-        assert seen(stage, api) == before
+        assert get_resource(stage, api) == before
     assert trail(whole.story.project.id) == []
 
 
@@ -221,15 +221,15 @@ def test_limits_that_another_owner_changes_at_the_same_moment_are_asked_about(st
     browser = signed_in(stage, "owner@example.com", {whole.story.project.id: members.OWNER})
     path = f"{whole.story.path}/call_limits"
 
-    def theirs() -> None:
+    def change_by_another() -> None:
         with as_test():
             limits.set_limits(whole.story.project.id, limits.Limits(("+49",), 7, limits.PER_DAY))
 
-    with just_before("TransactWriteItems", theirs):
+    with just_before("TransactWriteItems", change_by_another):
         asked = browser.submit(path, path, at_once="3")
     assert asked.status == 409
     assert "now: 7" in asked.page.text
-    with just_before("TransactWriteItems", theirs):
+    with just_before("TransactWriteItems", change_by_another):
         assert browser.submit(path, path, per_day="40").status == 303
     with as_test():
         assert limits.of_project(Scope(whole.story.project.id, True))[0] == limits.Limits(("+49",), 7, 40)

@@ -10,7 +10,7 @@ from shared.store.keys import Scope
 from tests.support import calling
 from tests.support.browsing import Browser, Whole, database_calls, signed_in
 from tests.support.clocks import Clock
-from tests.support.resources import created
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
 
@@ -19,10 +19,10 @@ def member(stage: Stage, whole: Whole) -> Browser:
     return signed_in(stage, "today@example.com", {whole.story.project.id: members.MEMBER})
 
 
-def planned(stage: Stage, name: str, at: str, **fields: object) -> str:
+def plan_appointment(stage: Stage, name: str, at: str, **fields: object) -> str:
     """The id of an appointment of a new customer."""
-    customer = created(stage, "/v1/customers", phone="+15005550006", name=name)["id"]
-    return str(created(stage, "/v1/appointments", customer_id=customer, appointment_at=at, **fields)["id"])
+    customer = create_resource(stage, "/v1/customers", phone="+15005550006", name=name)["id"]
+    return str(create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=at, **fields)["id"])
 
 
 def settings(stage: Stage, **fields: object) -> None:
@@ -34,11 +34,11 @@ def test_a_day_has_its_appointments_in_order_with_overlaps_and_free_time(
 ) -> None:
     settings(stage, timezone="Europe/Berlin")
     settings(stage, opening_hours=[{"days": ["monday"], "from": "09:00", "to": "12:00"}])
-    planned(stage, "Grace", "2031-05-05T08:00:00Z", duration_minutes=60, title="Long")
-    planned(stage, "Mary", "2031-05-05T08:30:00Z")
-    cancelled = planned(stage, "Jean", "2031-05-05T07:00:00Z", title="Gone")
+    plan_appointment(stage, "Grace", "2031-05-05T08:00:00Z", duration_minutes=60, title="Long")
+    plan_appointment(stage, "Mary", "2031-05-05T08:30:00Z")
+    cancelled = plan_appointment(stage, "Jean", "2031-05-05T07:00:00Z", title="Gone")
     assert stage.call("PATCH", f"/v1/appointments/{cancelled}", {"status": "cancelled"}).status == 200
-    planned(stage, "Tomorrow", "2031-05-05T22:00:00Z")
+    plan_appointment(stage, "Tomorrow", "2031-05-05T22:00:00Z")
     text = member.get(f"{whole.story.path}?date=2031-05-05").page.text
     day = text[text.index("Latest call") :]
     shown = ("09:00 - 09:30 Jean", "09:00 - 10:00 1 h free", "10:00 - 11:00 Grace", "10:30 - 11:00 Mary")
@@ -53,7 +53,7 @@ def test_of_today_only_the_time_ahead_is_free(stage: Stage, whole: Whole, stoppe
     settings(stage, opening_hours=[{"days": ["monday", "tuesday"], "from": "08:00", "to": "12:00"}])
     stopped_clock.now = clock.parse("2031-05-05T10:00:30Z") / clock.SECOND
     member = signed_in(stage, "free@example.com", {whole.story.project.id: members.MEMBER})
-    planned(stage, "Grace", "2031-05-05T11:00:00Z")
+    plan_appointment(stage, "Grace", "2031-05-05T11:00:00Z")
     day = member.get(whole.story.path).page.text
     assert "08:00" not in day
     assert "10:01 - 11:00 59 min free" in day
@@ -64,12 +64,12 @@ def test_of_today_only_the_time_ahead_is_free(stage: Stage, whole: Whole, stoppe
 def test_today_marks_who_comes_next(stage: Stage, whole: Whole, stopped_clock: Clock) -> None:
     stopped_clock.now = clock.parse("2031-05-05T10:00:00Z") / clock.SECOND
     member = signed_in(stage, "next@example.com", {whole.story.project.id: members.MEMBER})
-    planned(stage, "Early", "2031-05-05T09:59:00Z")
-    gone = planned(stage, "Gone", "2031-05-05T10:30:00Z")
+    plan_appointment(stage, "Early", "2031-05-05T09:59:00Z")
+    gone = plan_appointment(stage, "Gone", "2031-05-05T10:30:00Z")
     assert stage.call("PATCH", f"/v1/appointments/{gone}", {"status": "cancelled"}).status == 200
-    planned(stage, "Soon", "2031-05-05T11:00:00Z")
-    planned(stage, "Later", "2031-05-05T12:00:00Z")
-    planned(stage, "Tomorrow", "2031-05-06T09:00:00Z")
+    plan_appointment(stage, "Soon", "2031-05-05T11:00:00Z")
+    plan_appointment(stage, "Later", "2031-05-05T12:00:00Z")
+    plan_appointment(stage, "Tomorrow", "2031-05-06T09:00:00Z")
     for view in ("", "?view=week"):
         text = member.get(f"{whole.story.path}{view}").page.text
         assert text.count(" Next ") == text.count(" Next day ") + text.count(" Next week ") + 1
@@ -84,13 +84,13 @@ def test_today_is_the_day_of_the_projects_zone(
     now = clock.now()
     settings(stage, timezone="Pacific/Kiritimati")
     name = "Early bird"
-    planned(stage, name, clock.iso(now))
+    plan_appointment(stage, name, clock.iso(now))
     assert name in member.get(whole.story.path).page.text
 
 
 def test_a_day_says_what_came_of_the_latest_call(stage: Stage, whole: Whole, member: Browser) -> None:
     ids = whole.ids
-    created(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
+    create_resource(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
     text = member.get(f"{whole.story.path}?date=2030-05-06").page.text
     assert "Call to +15005550006 Queued" in text
 
@@ -101,7 +101,7 @@ def test_a_day_leads_to_all_calls_about_an_appointment(
     ids, path = whole.ids, f"{whole.story.path}?date=2030-05-06"
     calls = []
     for number in (1, 2):
-        placed = created(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
+        placed = create_resource(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
         calls.append(placed["session_id"])
         calling.dial(stage, stopped_clock, Scope(whole.story.project.id, False), calls[-1])
         assert ("All 2 calls" in member.get(path).page.text) == (number == 2)
@@ -137,6 +137,6 @@ def test_the_reads_of_a_day_do_not_grow_with_the_table(stage: Stage, whole: Whol
 
     few = database_calls(member, path)
     for number in range(8):
-        planned(stage, f"Same day {number}", "2030-05-06T09:00:00Z")
-        planned(stage, f"Another day {number}", "2030-05-07T09:00:00Z")
+        plan_appointment(stage, f"Same day {number}", "2030-05-06T09:00:00Z")
+        plan_appointment(stage, f"Another day {number}", "2030-05-07T09:00:00Z")
     assert database_calls(member, path) == few

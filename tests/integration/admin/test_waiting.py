@@ -9,8 +9,8 @@ from shared.admin import members
 from shared.core import clock
 from tests.support.browsing import Browser, Whole, database_calls, signed_in, trail
 from tests.support.clocks import Clock
-from tests.support.project_of_pages import handed_off
-from tests.support.resources import created, listed
+from tests.support.project_of_pages import hand_off
+from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Stage
 
 
@@ -19,11 +19,11 @@ def member(stage: Stage, whole: Whole) -> Browser:
     return signed_in(stage, "waiting@example.com", {whole.story.project.id: members.MEMBER})
 
 
-def another(stage: Stage, name: str) -> str:
+def another_waiting(stage: Stage, name: str) -> str:
     """The id of a conversation of a new customer, who waits for a person."""
-    customer = created(stage, "/v1/customers", phone="+15005550006", name=name)["id"]
-    id = created(stage, "/v1/conversations", customer={"id": customer})["id"]
-    created(stage, f"/v1/conversations/{id}/messages", content="I want to speak to a person")
+    customer = create_resource(stage, "/v1/customers", phone="+15005550006", name=name)["id"]
+    id = create_resource(stage, "/v1/conversations", customer={"id": customer})["id"]
+    create_resource(stage, f"/v1/conversations/{id}/messages", content="I want to speak to a person")
     return str(id)
 
 
@@ -32,9 +32,9 @@ def test_the_queue_has_who_waits_longest_first_and_counts_in_its_title(
 ) -> None:
     queue = f"{whole.story.path}/waiting"
     assert "Nobody waits for a person" in member.get(queue).page.text
-    another(stage, "Grace")
+    another_waiting(stage, "Grace")
     stopped_clock.forward(300)
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     text = member.get(queue).page.text
     assert text.startswith("(2) Waiting")
     assert "2 wait for a person." in text
@@ -47,14 +47,15 @@ def test_the_queue_has_who_waits_longest_first_and_counts_in_its_title(
 def test_a_queue_of_several_pages_begins_with_who_waits_longest(
     stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
 ) -> None:
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     # The oldest conversations wait for the shortest time: the order of creation is not that of waiting.
     people = [
-        created(stage, "/v1/conversations", external_id=f"Person {number}.")["id"] for number in range(lists.PAGE)
+        create_resource(stage, "/v1/conversations", external_id=f"Person {number}.")["id"]
+        for number in range(lists.PAGE)
     ]
     for id in reversed(people):
         stopped_clock.forward(60)
-        created(stage, f"/v1/conversations/{id}/messages", content="[[sim:handoff]]")
+        create_resource(stage, f"/v1/conversations/{id}/messages", content="[[sim:handoff]]")
     queue = f"{whole.story.path}/waiting"
     first = member.get(queue)
     text = first.page.text
@@ -75,7 +76,7 @@ def test_a_queue_of_several_pages_begins_with_who_waits_longest(
 
 
 def test_a_conversation_is_taken_by_one_and_released(stage: Stage, whole: Whole, member: Browser) -> None:
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     id, path = whole.ids["conversations"], whole.story.path
     queue, page = f"{path}/waiting", f"{path}/conversations/{whole.ids['conversations']}"
     assert member.submit(queue, f"{page}/take").location == f"{page}?notice=taken"
@@ -95,34 +96,34 @@ def test_a_conversation_is_taken_by_one_and_released(stage: Stage, whole: Whole,
         "conversation.taken",
     ]
     stage.fan_out()
-    types = [one["type"] for one in listed(stage, "/v1/events") if one["data"]["object"]["id"] == id]
+    types = [one["type"] for one in list_resources(stage, "/v1/events") if one["data"]["object"]["id"] == id]
     assert sorted(types) == ["conversation.created", "conversation.handed_off"], "nobody is told who has taken it"
 
 
 def test_another_handoff_is_taken_by_nobody_yet(
     stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
 ) -> None:
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     page = f"{whole.story.path}/conversations/{whole.ids['conversations']}"
     assert member.submit(page, f"{page}/take").status == 303
     assert member.submit(page, f"{page}/give_back").status == 303
     assert member.submit(page, f"{page}/take").location == f"{page}?notice=taken", "nobody waits: nothing is taken"
     stopped_clock.forward(60)
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     assert "Taken by Nobody" in member.get(page).page.text
 
 
 def test_the_page_of_the_queue_asks_for_what_is_new(
     stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
 ) -> None:
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     shown = member.get(f"{whole.story.path}/waiting")
     [again] = [attributes["hx-get"] for _, attributes in shown.page.tags if attributes.get("id") == "waiting"]
     assert again is not None
     again = again.removeprefix("/dev")
     assert member.get(again, HX_Request="true").status == 204, "nothing is new"
     assert member.get(again).location == f"{whole.story.path}/waiting", "without a script"
-    another(stage, "Grace")
+    another_waiting(stage, "Grace")
     new = member.get(again, HX_Request="true")
     assert new.status == 200
     assert "<html" not in new.text
@@ -131,7 +132,7 @@ def test_the_page_of_the_queue_asks_for_what_is_new(
 
 
 def test_a_viewer_sees_the_queue_and_takes_nothing(stage: Stage, whole: Whole) -> None:
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     viewer = signed_in(stage, "viewer@example.com", {whole.story.project.id: members.VIEWER})
     queue, page = f"{whole.story.path}/waiting", f"{whole.story.path}/conversations/{whole.ids['conversations']}"
     assert "Ada" in viewer.get(queue).page.text
@@ -141,10 +142,10 @@ def test_a_viewer_sees_the_queue_and_takes_nothing(stage: Stage, whole: Whole) -
 
 
 def test_the_reads_of_the_queue_do_not_grow(stage: Stage, whole: Whole, member: Browser) -> None:
-    handed_off(stage, whole)
+    hand_off(stage, whole)
     one = database_calls(member, f"{whole.story.path}/waiting")
     for name in ("Grace", "Mary"):
-        another(stage, name)
+        another_waiting(stage, name)
     assert database_calls(member, f"{whole.story.path}/waiting") == one
 
 
@@ -153,10 +154,10 @@ def test_a_conversation_has_the_customers_next_appointment_beside_it(
 ) -> None:
     customer, page = whole.ids["customers"], f"{whole.story.path}/conversations/{whole.ids['conversations']}"
     soon = clock.iso(clock.now() + clock.DAY)
-    gone = created(stage, "/v1/appointments", customer_id=customer, appointment_at=soon, title="Gone")["id"]
+    gone = create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=soon, title="Gone")["id"]
     assert stage.call("PATCH", f"/v1/appointments/{gone}", {"status": "cancelled"}).status == 200
     past = clock.iso(clock.now() - clock.DAY)
-    created(stage, "/v1/appointments", customer_id=customer, appointment_at=past, title="Past")
+    create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=past, title="Past")
     text = member.get(page).page.text
     assert "Next appointment Check-up , Mon 6 May 2030, 07:08 Pending" in text
     assert "Gone" not in text
@@ -166,7 +167,7 @@ def test_what_the_agent_says_is_shown_as_markdown_and_what_the_customer_says_is_
     stage: Stage, whole: Whole, member: Browser
 ) -> None:
     id = whole.ids["conversations"]
-    created(stage, f"/v1/conversations/{id}/messages", content="Hello **you**")
+    create_resource(stage, f"/v1/conversations/{id}/messages", content="Hello **you**")
     shown = member.get(f"{whole.story.path}/conversations/{id}")
     assert "Hello **you**" in shown.page.text
     assert '<div class="markdown"><p>' in shown.text

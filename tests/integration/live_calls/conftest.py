@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from shared.telephony import adapters
-from tests.support.live_calls import SECRETS, Line, kept_log
+from tests.support.live_calls import SECRETS, Line, log_without_secrets
 from tests.support.stage import Stage
 
 
 @pytest.fixture(autouse=True)
 def logged(stage: Stage) -> Iterator[list[logging.LogRecord]]:
-    with kept_log(SECRETS) as lines:
+    with log_without_secrets(SECRETS) as lines:
         yield lines
 
 

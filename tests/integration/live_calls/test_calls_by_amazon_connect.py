@@ -17,7 +17,17 @@ from shared.core import clock
 from shared.telephony import adapters
 from shared.telephony.amazon_connect import REASON_DELAY_MS, Connect
 from tests.support.clocks import Clock
-from tests.support.live_calls import PHONE, LiveCall, after, assert_over, contact_event, outcome, placed, tell, work
+from tests.support.live_calls import (
+    PHONE,
+    LiveCall,
+    assert_over,
+    contact_event,
+    forward_and_work,
+    outcome,
+    place_live_call,
+    tell,
+    work,
+)
 from tests.support.stage import Stage
 
 
@@ -34,7 +44,7 @@ def contact_of(contact_id: str, **given: Any) -> dict[str, Any]:
     return {"Contact": {"Id": contact_id, "Channel": "VOICE", **given}}
 
 
-def at(instant: int) -> datetime:
+def to_datetime(instant: int) -> datetime:
     return datetime.fromtimestamp(instant / clock.SECOND, UTC)
 
 
@@ -49,11 +59,14 @@ def start_answers(stubber: Stubber, call: LiveCall, contact: str) -> None:
 def test_a_contact_that_has_ended_without_a_reason_is_looked_at_again(
     stage: Stage, stopped_clock: Clock, connect: Stubber
 ) -> None:
-    call, contact = placed(stage), str(uuid.uuid4())
+    call, contact = place_live_call(stage), str(uuid.uuid4())
     start_answers(connect, call, contact)
     work(stage, call)
     stopped_clock.forward(10)
-    times = {"ConnectedToSystemTimestamp": at(clock.now() - 9000), "DisconnectTimestamp": at(clock.now())}
+    times = {
+        "ConnectedToSystemTimestamp": to_datetime(clock.now() - 9000),
+        "DisconnectTimestamp": to_datetime(clock.now()),
+    }
     for _ in range(2):
         connect.add_response("describe_contact", contact_of(contact, **times))
     tell(stage, contact_event(contact, "DISCONNECTED"))
@@ -62,7 +75,7 @@ def test_a_contact_that_has_ended_without_a_reason_is_looked_at_again(
     assert call.doc["answered_at"] == clock.iso(clock.now() - 9000)
     wait = call.row["due_at"] - clock.now()
     assert wait <= REASON_DELAY_MS
-    after(stage, stopped_clock, call, wait)
+    forward_and_work(stage, stopped_clock, call, wait)
     assert outcome(call)[:2] == ("completed", "agent_hangup")
     assert call.doc["duration_seconds"] == 9
     connect.assert_no_pending_responses()
@@ -71,10 +84,10 @@ def test_a_contact_that_has_ended_without_a_reason_is_looked_at_again(
 def test_a_reason_that_comes_late_is_what_the_call_ends_with(
     stage: Stage, stopped_clock: Clock, connect: Stubber
 ) -> None:
-    call, contact = placed(stage), str(uuid.uuid4())
+    call, contact = place_live_call(stage), str(uuid.uuid4())
     start_answers(connect, call, contact)
     work(stage, call)
-    times = {"ConnectedToSystemTimestamp": at(0), "DisconnectTimestamp": at(clock.now())}
+    times = {"ConnectedToSystemTimestamp": to_datetime(0), "DisconnectTimestamp": to_datetime(clock.now())}
     connect.add_response("describe_contact", contact_of(contact, **times))
     connect.add_response("describe_contact", contact_of(contact, **times, DisconnectReason="TELECOM_BUSY"))
     tell(stage, contact_event(contact, "DISCONNECTED"))
@@ -97,33 +110,33 @@ def test_a_reason_that_comes_late_is_what_the_call_ends_with(
 def test_a_start_that_amazon_connect_refuses_ends_the_call(
     stage: Stage, stopped_clock: Clock, connect: Stubber, code: str, ending: tuple[str, str]
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     connect.add_client_error("start_outbound_voice_contact", code, f"not to {PHONE}", 403)
     work(stage, call)
     assert outcome(call)[:2] == ending
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     assert_over(call, calls=0)
 
 
 def test_a_throttled_start_is_made_again(stage: Stage, stopped_clock: Clock, connect: Stubber) -> None:
-    call, contact = placed(stage), str(uuid.uuid4())
+    call, contact = place_live_call(stage), str(uuid.uuid4())
     connect.add_client_error("start_outbound_voice_contact", "ThrottlingException", f"slow down, {PHONE}", 429)
     work(stage, call)
     start_answers(connect, call, contact)
-    after(stage, stopped_clock, call, BACK_OFF_MS)
+    forward_and_work(stage, stopped_clock, call, BACK_OFF_MS)
     assert call.row["contact_id"] == contact
 
 
 def test_a_call_that_takes_too_long_is_stopped_at_amazon_connect(
     stage: Stage, stopped_clock: Clock, connect: Stubber
 ) -> None:
-    call, contact = placed(stage), str(uuid.uuid4())
+    call, contact = place_live_call(stage), str(uuid.uuid4())
     start_answers(connect, call, contact)
     work(stage, call)
-    connected = {"ConnectedToSystemTimestamp": at(clock.now())}
+    connected = {"ConnectedToSystemTimestamp": to_datetime(clock.now())}
     connect.add_response("describe_contact", contact_of(contact, **connected))
     connect.add_response("stop_contact", {}, {"InstanceId": "instance", "ContactId": contact})
-    after(stage, stopped_clock, call, LONGEST_MS)
+    forward_and_work(stage, stopped_clock, call, LONGEST_MS)
     assert outcome(call)[:2] == ("completed", "max_duration")
     connect.assert_no_pending_responses()
 
@@ -132,10 +145,10 @@ def test_a_call_that_takes_too_long_is_stopped_at_amazon_connect(
 def test_a_contact_of_a_call_that_was_given_up_is_stopped_at_amazon_connect(
     stage: Stage, stopped_clock: Clock, connect: Stubber, has_ended: bool
 ) -> None:
-    call, contact = placed(stage), str(uuid.uuid4())
+    call, contact = place_live_call(stage), str(uuid.uuid4())
     connect.add_client_error("start_outbound_voice_contact", "InternalServiceException", "", 500)
     work(stage, call)
-    after(stage, stopped_clock, call, START_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, START_WITHIN_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     attributes = {"session_id": call.id, "project_id": str(call.scope.project_id), "livemode": "true"}
     asked = {"InstanceId": "instance", "InitialContactId": contact}
@@ -143,7 +156,7 @@ def test_a_contact_of_a_call_that_was_given_up_is_stopped_at_amazon_connect(
     if has_ended:
         # Amazon Connect refuses to stop a contact that has ended, so the contact is looked up.
         connect.add_client_error("stop_contact", "InvalidRequestException", "", 400)
-        connect.add_response("describe_contact", contact_of(contact, DisconnectTimestamp=at(clock.now())))
+        connect.add_response("describe_contact", contact_of(contact, DisconnectTimestamp=to_datetime(clock.now())))
     else:
         connect.add_response("stop_contact", {}, {"InstanceId": "instance", "ContactId": contact})
     tell(stage, contact_event(contact, initiationMethod="API"))

@@ -22,18 +22,18 @@ from tests.support.live_calls import (
     PHONE,
     Line,
     LiveCall,
-    after,
     assert_over,
+    calls_under_way,
     contact_event,
     events_of,
+    forward_and_work,
     outcome,
-    placed,
+    place_live_call,
     tell,
-    under_way,
     work,
 )
-from tests.support.racing import at_once
-from tests.support.resources import created
+from tests.support.racing import run_at_once
+from tests.support.resources import create_resource
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire
 
@@ -73,19 +73,19 @@ def exchange() -> Iterator[Exchange]:
     adapters.use()
 
 
-def another(stage: Stage, time: Clock, call: LiveCall) -> LiveCall:
+def another_call(stage: Stage, time: Clock, call: LiveCall) -> LiveCall:
     """A call to another customer of the same project, placed a little later."""
     time.forward(0.05)
-    customer = created(stage, "/v1/customers", phone=PHONE)["id"]
+    customer = create_resource(stage, "/v1/customers", phone=PHONE)["id"]
     answer = stage.call("POST", f"/v1/customers/{customer}/call", {})
     return LiveCall(call.scope, answer.json["session_id"], customer, "")
 
 
-def several(stage: Stage, time: Clock, count: int) -> list[LiveCall]:
+def several_calls(stage: Stage, time: Clock, count: int) -> list[LiveCall]:
     """Calls of a new project, in the order in which they were placed."""
-    calls = [placed(stage)]
+    calls = [place_live_call(stage)]
     while len(calls) < count:
-        calls.append(another(stage, time, calls[0]))
+        calls.append(another_call(stage, time, calls[0]))
     return calls
 
 
@@ -110,7 +110,7 @@ def run(stage: Stage, time: Clock, exchange: Exchange, calls: list[LiveCall], un
 def test_fifty_calls_at_once_are_dialed_in_order_within_the_carriers_quotas(
     stage: Stage, stopped_clock: Clock, exchange: Exchange
 ) -> None:
-    calls = several(stage, stopped_clock, 50)
+    calls = several_calls(stage, stopped_clock, 50)
     limits.set_limits(calls[0].scope.project_id, limits.Limits(at_once=100))
     placed_at = clock.now()
     run(stage, stopped_clock, exchange, calls, placed_at + clock.HOUR // 2)
@@ -120,16 +120,16 @@ def test_fifty_calls_at_once_are_dialed_in_order_within_the_carriers_quotas(
     # Five rounds of ten calls: a place that becomes free is soon taken.
     assert max(exchange.began.values()) <= placed_at + 2 * clock.MINUTE
     assert events_of(stage, calls[-1].id) == ["session.created", "session.dialing", "session.no_answer"]
-    assert under_way(calls[0]) == 0
+    assert calls_under_way(calls[0]) == 0
 
 
 def test_a_project_with_many_calls_does_not_keep_out_the_others(
     stage: Stage, stopped_clock: Clock, exchange: Exchange
 ) -> None:
-    many = several(stage, stopped_clock, 15)
+    many = several_calls(stage, stopped_clock, 15)
     run(stage, stopped_clock, exchange, many, clock.now() + 10 * clock.SECOND)
     assert len(exchange.started) == AT_ONCE
-    [one] = several(stage, stopped_clock, 1)
+    [one] = several_calls(stage, stopped_clock, 1)
     run(stage, stopped_clock, exchange, [*many, one], clock.now() + clock.HOUR // 2)
     order = [session_id for _, session_id, *_ in exchange.started]
     assert order.index(one.id) == AT_ONCE
@@ -140,8 +140,8 @@ def test_of_many_workers_at_once_no_more_start_a_call_than_there_are_places(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, stopped_clock: Clock, line: Line
 ) -> None:
     monkeypatch.setenv("CONNECT_ACTIVE_CALLS", "1")
-    calls = several(stage, stopped_clock, 6)
-    at_once([partial(work, stage, call) for call in calls])
+    calls = several_calls(stage, stopped_clock, 6)
+    run_at_once([partial(work, stage, call) for call in calls])
     assert len(line.started) == 1
     assert Counter(call.doc["call_status"] for call in calls) == {"dialing": 1, "queued": 5}
 
@@ -152,17 +152,17 @@ def test_of_many_workers_at_once_no_more_start_a_call_than_there_are_places(
 def test_a_call_that_the_carrier_has_no_capacity_for_stays_queued_and_is_dialed_later(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     line.trouble += [NoCapacity("ThrottlingException"), NoCapacity("LimitExceededException")]
     for _ in range(2):
-        after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
+        forward_and_work(stage, stopped_clock, call, capacity.BACK_OFF_MS)
         assert (call.doc["call_status"], call.doc["dialed_at"]) == ("queued", None)
-        assert under_way(call) == 0
+        assert calls_under_way(call) == 0
     # All others wait, too.
-    other = another(stage, stopped_clock, call)
+    other = another_call(stage, stopped_clock, call)
     work(stage, other)
     assert len(line.started) == 2
-    after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
+    forward_and_work(stage, stopped_clock, call, capacity.BACK_OFF_MS)
     assert call.row["contact_id"] == line.contacts[call.id]
     assert call.doc["dialed_at"] == clock.iso(clock.now())
     assert events_of(stage, call.id) == ["session.created", "session.dialing"]
@@ -171,13 +171,13 @@ def test_a_call_that_the_carrier_has_no_capacity_for_stays_queued_and_is_dialed_
 
 
 def test_a_call_that_may_have_been_placed_is_not_put_back(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     line.trouble += [Killed("after the start"), *[NoCapacity("ThrottlingException")] * 20]
     with suppress(Killed):
         work(stage, call)
-    after(stage, stopped_clock, call, START_WITHIN_MS - clock.SECOND)
-    assert under_way(call) == 1
-    after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
+    forward_and_work(stage, stopped_clock, call, START_WITHIN_MS - clock.SECOND)
+    assert calls_under_way(call) == 1
+    forward_and_work(stage, stopped_clock, call, capacity.BACK_OFF_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     assert_over(call, calls=0)
 
@@ -186,12 +186,12 @@ def test_a_call_that_is_not_dialed_within_an_hour_fails(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONNECT_ACTIVE_CALLS", "1")
-    first, second = several(stage, stopped_clock, 2)
-    after(stage, stopped_clock, first, DIALED_WITHIN_MS - clock.SECOND)
+    first, second = several_calls(stage, stopped_clock, 2)
+    forward_and_work(stage, stopped_clock, first, DIALED_WITHIN_MS - clock.SECOND)
     assert first.doc["call_status"] == "dialing"
-    after(stage, stopped_clock, second, 0)
+    forward_and_work(stage, stopped_clock, second, 0)
     assert second.doc["call_status"] == "queued"
-    after(stage, stopped_clock, second, capacity.CHECK_SOON_MS)
+    forward_and_work(stage, stopped_clock, second, capacity.CHECK_SOON_MS)
     assert outcome(second)[:2] == ("failed", "provider_timeout")
     assert second.doc["summary"]
     assert events_of(stage, second.id) == ["session.created", "session.failed"]
@@ -201,7 +201,7 @@ def test_a_call_that_is_not_dialed_within_an_hour_fails(
 def test_a_customer_who_is_deleted_while_the_call_is_placed_is_not_called_later(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call, start = placed(stage), line.start
+    call, start = place_live_call(stage), line.start
 
     def deleting(to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:
         assert stage.call("DELETE", f"/v1/customers/{call.customer}").status == 200
@@ -210,10 +210,10 @@ def test_a_customer_who_is_deleted_while_the_call_is_placed_is_not_called_later(
     line.trouble.append(NoCapacity("ThrottlingException"))
     monkeypatch.setattr(line, "start", deleting)
     work(stage, call)
-    after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
+    forward_and_work(stage, stopped_clock, call, capacity.BACK_OFF_MS)
     assert len(line.started) == 1
     assert outcome(call)[:2] == ("failed", "customer_deleted")
-    assert under_way(call) == 0
+    assert calls_under_way(call) == 0
 
 
 # Places that are never given back
@@ -223,12 +223,12 @@ def test_the_place_of_a_call_that_is_never_released_is_free_again_in_time(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONNECT_ACTIVE_CALLS", "1")
-    lost, call = several(stage, stopped_clock, 2)
+    lost, call = several_calls(stage, stopped_clock, 2)
     work(stage, lost)
     table.write([table.Delete(lost.scope.pk("session"), lost.id)], uuid.uuid4().hex)
-    after(stage, stopped_clock, call, capacity.HELD_MS - 2 * clock.SECOND)
+    forward_and_work(stage, stopped_clock, call, capacity.HELD_MS - 2 * clock.SECOND)
     assert call.doc["call_status"] == "queued"
-    after(stage, stopped_clock, call, capacity.CHECK_SOON_MS)
+    forward_and_work(stage, stopped_clock, call, capacity.CHECK_SOON_MS)
     assert call.doc["call_status"] == "dialing"
 
 
@@ -236,13 +236,13 @@ def test_a_waiting_call_that_does_not_come_back_lets_the_others_pass(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONNECT_ACTIVE_CALLS", "1")
-    first, lost, call = several(stage, stopped_clock, 3)
+    first, lost, call = several_calls(stage, stopped_clock, 3)
     for each in (first, lost, call):
         work(stage, each)
     line.state = ContactState(None, clock.now(), BUSY)
-    after(stage, stopped_clock, first, POLL_MS)
+    forward_and_work(stage, stopped_clock, first, POLL_MS)
     assert_over(first)
-    after(stage, stopped_clock, call, capacity.LATE_MS)
+    forward_and_work(stage, stopped_clock, call, capacity.LATE_MS)
     assert [session_id for _, session_id, *_ in line.started] == [first.id, call.id]
 
 
@@ -252,7 +252,7 @@ def test_a_waiting_call_that_does_not_come_back_lets_the_others_pass(
 def test_the_contact_of_a_worker_that_died_is_recorded_by_its_first_event(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     line.trouble.append(Killed("after the start"))
     with wire(), suppress(Killed):
         work(stage, call)
@@ -264,7 +264,7 @@ def test_the_contact_of_a_worker_that_died_is_recorded_by_its_first_event(
     work(stage, call)
     assert len(line.started) == 1
     line.state = ContactState(clock.now() - 9000, clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed"]
 
@@ -272,11 +272,11 @@ def test_the_contact_of_a_worker_that_died_is_recorded_by_its_first_event(
 def test_a_call_that_was_given_up_is_stopped_when_its_contact_appears(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     line.trouble.append(Killed("after the start"))
     with wire(), suppress(Killed):
         work(stage, call)
-    after(stage, stopped_clock, call, START_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, START_WITHIN_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     contact, ended = line.contacts[call.id], call.row
     tell(stage, contact_event(contact, "DISCONNECTED", initiationMethod="API"), contact_event(contact))
@@ -288,7 +288,7 @@ def test_a_call_that_was_given_up_is_stopped_when_its_contact_appears(
 
 
 def test_a_recorded_contact_expires(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     work(stage, call)
     contact = line.contacts[call.id]
     row = table.get(f"CONTACT#{contact}", "contact")
@@ -296,7 +296,7 @@ def test_a_recorded_contact_expires(stage: Stage, stopped_clock: Clock, line: Li
     # Longer than its events may wait in a queue.
     assert 4 * clock.DAY <= row["expires_at"] * clock.SECOND - clock.now() <= 14 * clock.DAY
     line.state = ContactState(clock.now() - 9000, clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     stopped_clock.forward(14 * clock.DAY / clock.SECOND)
     tell(stage, contact_event(contact, initiationMethod="API"))
     assert line.stopped == []

@@ -31,25 +31,25 @@ from tests.support.live_calls import (
     TITLE,
     Line,
     LiveCall,
-    after,
     analysis_of,
     assert_over,
+    calls_under_way,
     contact_event,
-    dialed,
-    dies,
+    dial_live_call,
     events_of,
     files,
+    forward_and_work,
+    lose_worker_at_start,
     object_event,
     outcome,
-    placed,
+    place_live_call,
     recording_of,
     tell,
     text_of,
-    under_way,
     work,
 )
-from tests.support.racing import at_once
-from tests.support.resources import seen, woken
+from tests.support.racing import run_at_once
+from tests.support.resources import get_resource, woken
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire
 
@@ -59,14 +59,14 @@ from tests.support.wire import Killed, wire
 def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     assert call.doc["call_status"] == "queued"
     work(stage, call)
     [(to, session_id, project_id, livemode, opening)] = line.started
     assert (to, session_id, project_id, livemode) == (PHONE, call.id, call.scope.project_id, True)
     assert NAME in opening
     assert TITLE not in opening
-    assert under_way(call) == 1
+    assert calls_under_way(call) == 1
     contact = line.contacts[call.id]
     stopped_clock.forward(5)
     at = clock.now()
@@ -93,9 +93,9 @@ def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
         "session.transcript_ready",
         "session.recording_ready",
     ]
-    said = seen(stage, f"/v1/sessions/{call.id}/transcript")["data"]
+    said = get_resource(stage, f"/v1/sessions/{call.id}/transcript")["data"]
     assert [(one["role"], one["content"]) for one in said] == [("agent", "Hello there"), ("customer", "I am on my way")]
-    recording = seen(stage, f"/v1/sessions/{call.id}/recording")
+    recording = get_resource(stage, f"/v1/sessions/{call.id}/recording")
     assert recording["duration_seconds"] == 42
     assert contact in recording["url"]
 
@@ -119,14 +119,14 @@ def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
 def test_each_ending_is_counted_and_gives_back_what_the_call_took(
     stage: Stage, stopped_clock: Clock, line: Line, ending: Ending, was_answered: bool
 ) -> None:
-    call = dialed(stage)
+    call = dial_live_call(stage)
     begun = clock.now() + 1000 if was_answered else None
     line.state = ContactState(begun, clock.now() + 9000, ending)
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     assert outcome(call) == (ending.call_status, ending.ended_reason, ending.answered_by)
     assert call.doc["duration_seconds"] == (8 if was_answered else None)
     assert files(call) == (("processing", "processing") if was_answered else ("none", "none"))
-    after(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert files(call) == (("failed", "failed") if was_answered else ("none", "none"))
     assert_over(call)
     assert events_of(stage, call.id) == ["session.created", "session.dialing", f"session.{ending.call_status}"]
@@ -138,18 +138,18 @@ def test_each_ending_is_counted_and_gives_back_what_the_call_took(
 
 
 def test_wake_ups_that_come_twice_start_one_call(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     for _ in range(3):
         work(stage, call)
     assert len(line.started) == 1
-    assert under_way(call) == 1
+    assert calls_under_way(call) == 1
 
 
 def test_of_eight_workers_at_once_one_starts_the_call(stage: Stage, line: Line) -> None:
-    call = placed(stage)
-    at_once([lambda: work(stage, call)] * 8)
+    call = place_live_call(stage)
+    run_at_once([lambda: work(stage, call)] * 8)
     assert len(line.started) == 1
-    assert under_way(call) == 1
+    assert calls_under_way(call) == 1
     assert call.row["contact_id"] == line.contacts[call.id]
     assert events_of(stage, call.id) == ["session.created", "session.dialing"]
 
@@ -157,23 +157,23 @@ def test_of_eight_workers_at_once_one_starts_the_call(stage: Stage, line: Line) 
 def test_eight_workers_who_follow_a_dead_one_start_the_call_once_more_under_its_token(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
-    dies(stage, call, line)
+    call = place_live_call(stage)
+    lose_worker_at_start(stage, call, line)
     stopped_clock.forward(START_AGAIN_MS / clock.SECOND)
-    at_once([lambda: work(stage, call)] * 8)
+    run_at_once([lambda: work(stage, call)] * 8)
     assert [session_id for _, session_id, *_ in line.started] == [call.id] * 2
     assert call.row["contact_id"] == line.contacts[call.id]
-    assert under_way(call) == 1
+    assert calls_under_way(call) == 1
 
 
 def test_a_call_whose_worker_died_is_woken_in_time_to_be_started_again_under_the_same_token(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     # Neither the queue's visibility nor sweep is quick enough.
-    [wakes] = dies(stage, call, line)
+    [wakes] = lose_worker_at_start(stage, call, line)
     assert wakes * clock.SECOND == START_AGAIN_MS < START_WITHIN_MS
-    after(stage, stopped_clock, call, wakes * clock.SECOND)
+    forward_and_work(stage, stopped_clock, call, wakes * clock.SECOND)
     assert [session_id for _, session_id, *_ in line.started] == [call.id] * 2
     assert call.row["contact_id"] == line.contacts[call.id]
     tell(stage, contact_event(line.contacts[call.id]))
@@ -185,12 +185,12 @@ def test_a_call_whose_worker_died_is_woken_in_time_to_be_started_again_under_the
 def test_a_start_that_a_worker_died_over_is_given_up_once_the_call_may_have_rung_out(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
-    dies(stage, call, line)
-    after(stage, stopped_clock, call, START_WITHIN_MS)
+    call = place_live_call(stage)
+    lose_worker_at_start(stage, call, line)
+    forward_and_work(stage, stopped_clock, call, START_WITHIN_MS)
     assert len(line.started) == 1
     assert outcome(call) == ("failed", "provider_timeout", None)
-    after(stage, stopped_clock, call, 0)
+    forward_and_work(stage, stopped_clock, call, 0)
     assert_over(call, calls=0)
     assert files(call) == ("none", "none")
     assert events_of(stage, call.id) == ["session.created", "session.failed"]
@@ -200,15 +200,15 @@ def test_a_start_that_a_worker_died_over_is_given_up_once_the_call_may_have_rung
 def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
     stage: Stage, stopped_clock: Clock, line: Line, death: tuple[int, bool]
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     position, after_call = death
     killed = {"kill_after" if after_call else "kill_before": position}
     with wire(None, **killed), suppress(Killed):
         work(stage, call)
-    after(stage, stopped_clock, call, START_AGAIN_MS)
+    forward_and_work(stage, stopped_clock, call, START_AGAIN_MS)
     assert {session_id for _, session_id, *_ in line.started} == {call.id}
     line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER))
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("no_answer", "no_answer")
     assert_over(call)
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.no_answer"]
@@ -220,20 +220,20 @@ def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
 def test_a_carrier_that_may_have_placed_the_call_is_asked_again_under_the_same_token(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     line.trouble += [Busy("ReadTimeoutError"), NoCapacity("ThrottlingException")]
     for expected in (1, 2, 3):
-        after(stage, stopped_clock, call, BUSY_MS)
+        forward_and_work(stage, stopped_clock, call, BUSY_MS)
         assert len(line.started) == expected
     assert {session_id for _, session_id, *_ in line.started} == {call.id}
     assert call.row["contact_id"] == line.contacts[call.id]
 
 
 def test_a_carrier_that_stays_busy_is_given_up(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     line.trouble += [Busy("ReadTimeoutError") for _ in range(100)]
     for _ in range(START_WITHIN_MS // BUSY_MS + 2):
-        after(stage, stopped_clock, call, BUSY_MS)
+        forward_and_work(stage, stopped_clock, call, BUSY_MS)
     assert len(line.started) <= START_WITHIN_MS // BUSY_MS + 1
     assert outcome(call) == ("failed", "provider_timeout", None)
     assert_over(call, calls=0)
@@ -250,11 +250,11 @@ def test_a_carrier_that_stays_busy_is_given_up(stage: Stage, stopped_clock: Cloc
     ids=str,
 )
 def test_a_refused_call_is_over(stage: Stage, stopped_clock: Clock, line: Line, ending: Ending) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     line.trouble.append(CallRefused(ending))
     work(stage, call)
     assert outcome(call) == (ending.call_status, ending.ended_reason, None)
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     assert len(line.started) == 1
     assert_over(call, calls=0)
     assert call.doc["dialed_at"] is None
@@ -267,17 +267,17 @@ def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
 ) -> None:
     monkeypatch.delenv("CONNECT_INSTANCE_ID", raising=False)
     adapters.use()
-    call = placed(stage)
+    call = place_live_call(stage)
     work(stage, call)
     assert outcome(call) == ("failed", "provider_error", None)
     assert "CONNECT_INSTANCE_ID" in call.doc["summary"]
     assert [text for text in map(text_of, logged) if "CONNECT_INSTANCE_ID" in text and "ERROR" in text]
-    after(stage, stopped_clock, call, 0)
+    forward_and_work(stage, stopped_clock, call, 0)
     assert_over(call, calls=0)
 
 
 def test_a_number_beyond_the_limits_is_not_called(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = placed(stage)
+    call = place_live_call(stage)
     limits.set_limits(call.scope.project_id, limits.Limits(prefixes=("+1",)))
     work(stage, call)
     assert line.started == []
@@ -291,9 +291,9 @@ def test_a_number_beyond_the_limits_is_not_called(stage: Stage, stopped_clock: C
 def test_a_live_call_on_whatsapp_fails_and_says_what_is_missing_and_nobody_is_phoned(
     stage: Stage, stopped_clock: Clock, line: Line, logged: list[logging.LogRecord]
 ) -> None:
-    call = placed(stage, channel="whatsapp")
-    granted(stage, call)
-    after(stage, stopped_clock, call, 0)
+    call = place_live_call(stage, channel="whatsapp")
+    grant_consent(stage, call)
+    forward_and_work(stage, stopped_clock, call, 0)
     assert line.started == []
     assert outcome(call) == ("failed", "provider_error", None)
     assert "media bridge" in call.doc["summary"]
@@ -307,10 +307,10 @@ def test_where_the_stage_says_so_a_yes_on_whatsapp_is_followed_by_a_call_by_phon
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHATSAPP_DIAL", "phone")
-    call = placed(stage, channel="whatsapp")
+    call = place_live_call(stage, channel="whatsapp")
     assert line.started == []
-    granted(stage, call)
-    after(stage, stopped_clock, call, 0)
+    grant_consent(stage, call)
+    forward_and_work(stage, stopped_clock, call, 0)
     assert [to for to, *_ in line.started] == [PHONE]
     assert (call.doc["channel"], call.doc["call_status"]) == ("whatsapp", "dialing")
     stopped_clock.forward(5)
@@ -321,7 +321,7 @@ def test_where_the_stage_says_so_a_yes_on_whatsapp_is_followed_by_a_call_by_phon
     assert call.doc["consent"]["status"] == "granted"
 
 
-def granted(stage: Stage, call: LiveCall) -> None:
+def grant_consent(stage: Stage, call: LiveCall) -> None:
     """The customer agrees to be called on WhatsApp."""
     assert call.doc["consent"]["status"] == "pending"
     work(stage, call)

@@ -12,22 +12,22 @@ from shared.core import clock
 from shared.erasure import erasing
 from shared.telephony import ContactState
 from tests.support.clocks import Clock
-from tests.support.erasing import Person, erase, none_stored, objects, remains, rows
+from tests.support.erasing import Person, erase, none_stored, objects, remaining_data, rows
 from tests.support.live_calls import (
     HUNG_UP,
     PHONE,
     Line,
     LiveCall,
-    after,
     analysis_of,
-    answered,
+    answer_live_call,
+    forward_and_work,
+    month_usage,
     object_event,
     recording_of,
     tell,
-    used,
     work,
 )
-from tests.support.resources import seen
+from tests.support.resources import get_resource
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("empty_storage")
@@ -37,14 +37,14 @@ DAY = clock.parse("2026-11-21T09:47:00Z") / clock.SECOND
 
 
 def person(stage: Stage, call: LiveCall) -> Person:
-    name = seen(stage, f"/v1/customers/{call.customer}")["name"]
+    name = get_resource(stage, f"/v1/customers/{call.customer}")["name"]
     return Person(call.scope, name, PHONE, call.customer, [call.appointment], [call.id])
 
 
 def hung_up(stage: Stage, time: Clock, line: Line, call: LiveCall) -> None:
     time.forward(20)
     line.state = ContactState(clock.now() - 20_000, clock.now(), HUNG_UP)
-    after(stage, time, call, POLL_MS)
+    forward_and_work(stage, time, call, POLL_MS)
     assert call.doc["call_status"] == "completed"
 
 
@@ -58,7 +58,7 @@ def test_all_files_of_a_call_are_erased_and_those_of_other_calls_are_not(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
     stopped_clock.now = DAY
-    call = answered(stage, line, name="Ada Erased")
+    call = answer_live_call(stage, line, name="Ada Erased")
     contact = line.contacts[call.id]
     recording = put(recording_of(contact))
     tell(stage, object_event(recording), object_event(analysis_of(contact)))
@@ -68,7 +68,7 @@ def test_all_files_of_a_call_are_erased_and_those_of_other_calls_are_not(
     hung_up(stage, stopped_clock, line, call)
     for _ in range(3):
         work(stage, call)
-    counted = used(call)
+    counted = month_usage(call)
     assert counted["calls"] == 1
 
     # Until an hour has passed, more files may come.
@@ -78,10 +78,10 @@ def test_all_files_of_a_call_are_erased_and_those_of_other_calls_are_not(
     whom = person(stage, call)
     erase(stopped_clock, whom)
 
-    assert list(remains(whom)) == []
+    assert list(remaining_data(whom)) == []
     assert [key for key in objects() if contact in key] == []
     assert other in objects()
-    assert used(call) == counted
+    assert month_usage(call) == counted
     # An event of the contact that comes later is about nothing.
     known = {*rows()}
     tell(stage, object_event(analysis_of(contact)))
@@ -90,7 +90,7 @@ def test_all_files_of_a_call_are_erased_and_those_of_other_calls_are_not(
 
 def test_a_call_under_way_ends_before_anything_of_it_is_erased(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     stopped_clock.now = DAY
-    call = answered(stage, line, name="Ada Hung-Up")
+    call = answer_live_call(stage, line, name="Ada Hung-Up")
     with pytest.raises(erasing.NotYet, match=f"the call {call.id} is under way"):
         list(erasing.erase(call.scope, call.customer, none_stored))
     assert call.doc["call_status"] == "dialing"
@@ -99,5 +99,5 @@ def test_a_call_under_way_ends_before_anything_of_it_is_erased(stage: Stage, sto
     assert call.doc["call_status"] == "completed"
     whom = person(stage, call)
     erase(stopped_clock, whom)
-    assert list(remains(whom)) == []
-    assert used(call)["calls"] == 1
+    assert list(remaining_data(whom)) == []
+    assert month_usage(call)["calls"] == 1

@@ -23,27 +23,27 @@ from tests.support.live_calls import (
     HUNG_UP,
     Line,
     LiveCall,
-    after,
     analysis_of,
-    answered,
+    answer_live_call,
     assert_over,
     events_of,
     files,
+    forward_and_work,
     object_event,
     recording_of,
     tell,
     work,
 )
-from tests.support.resources import seen, woken
+from tests.support.resources import get_resource, woken
 from tests.support.stage import Stage, sqs_record
 
 
-def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> LiveCall:
+def ended_call(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> LiveCall:
     """A live call that was answered, and is over."""
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     time.forward(20)
     line.state = ContactState(clock.now() - 20_000, clock.now(), ending)
-    after(stage, time, call, POLL_MS)
+    forward_and_work(stage, time, call, POLL_MS)
     return call
 
 
@@ -53,14 +53,14 @@ def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> Li
 def test_files_that_come_before_the_calls_end_are_there_at_its_end(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = answer_live_call(stage, line)
     contact = line.contacts[call.id]
     for _ in range(2):
         tell(stage, object_event(recording_of(contact)), object_event(analysis_of(contact)))
         work(stage, call)
         assert call.doc["call_status"] == "dialing"
     line.state = ContactState(clock.now(), clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, POLL_MS)
+    forward_and_work(stage, stopped_clock, call, POLL_MS)
     assert files(call) == ("available", "available")
     assert_over(call)
 
@@ -69,7 +69,7 @@ def test_files_that_come_before_the_calls_end_are_there_at_its_end(
 def test_files_that_come_after_the_calls_end_are_waited_for(
     stage: Stage, stopped_clock: Clock, line: Line, first: str
 ) -> None:
-    call = ended(stage, line, stopped_clock)
+    call = ended_call(stage, line, stopped_clock)
     contact = line.contacts[call.id]
     assert files(call) == ("processing", "processing")
     come = [object_event(recording_of(contact)), object_event(analysis_of(contact))]
@@ -85,21 +85,21 @@ def test_files_that_come_after_the_calls_end_are_waited_for(
     ready = [f"session.{name}_ready" for name in (first, "recording" if first == "transcript" else "transcript")]
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed", *ready]
     assert_over(call)
-    after(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert files(call) == ("available", "available")
 
 
 def test_a_file_that_never_comes_is_given_up_and_one_that_comes_later_changes_nothing(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = ended(stage, line, stopped_clock)
+    call = ended_call(stage, line, stopped_clock)
     tell(stage, object_event(recording_of(line.contacts[call.id])))
     work(stage, call)
     assert files(call) == ("processing", "available")
     # The call ended POLL_MS ago.
-    after(stage, stopped_clock, call, FILES_WITHIN_MS - POLL_MS - 2000)
+    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS - POLL_MS - 2000)
     assert files(call) == ("processing", "available")
-    after(stage, stopped_clock, call, 2000)
+    forward_and_work(stage, stopped_clock, call, 2000)
     assert files(call) == ("failed", "available")
     assert_over(call)
     tell(stage, object_event(analysis_of(line.contacts[call.id])))
@@ -110,11 +110,11 @@ def test_a_file_that_never_comes_is_given_up_and_one_that_comes_later_changes_no
 
 
 def test_an_analysis_that_failed_is_no_transcript(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = ended(stage, line, stopped_clock)
+    call = ended_call(stage, line, stopped_clock)
     tell(stage, object_event(analysis_of(line.contacts[call.id], {"JobStatus": "FAILED"})))
     work(stage, call)
     assert call.doc["transcript_status"] == "processing"
-    after(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert call.doc["transcript_status"] == "failed"
 
 
@@ -140,7 +140,7 @@ def after_the_first_write(work: Callable[[], Any]) -> Iterator[None]:
 def test_a_worker_that_looks_while_a_file_is_noted_does_not_put_it_off(
     stage: Stage, stopped_clock: Clock, line: Line, part: str
 ) -> None:
-    call = ended(stage, line, stopped_clock)
+    call = ended_call(stage, line, stopped_clock)
     contact = line.contacts[call.id]
     key = recording_of(contact) if part == "recording" else analysis_of(contact)
     with after_the_first_write(lambda: work(stage, call)):
@@ -152,7 +152,7 @@ def test_a_worker_that_looks_while_a_file_is_noted_does_not_put_it_off(
 # Redacted copies
 
 
-def stored(key: str) -> str:
+def store_object(key: str) -> str:
     """The key of an object that is in the bucket."""
     services.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=b"RIFF")
     return key
@@ -182,15 +182,15 @@ def no_deletion() -> Iterator[None]:
 def test_of_a_recording_and_its_redacted_copy_the_copy_is_kept(
     stage: Stage, stopped_clock: Clock, line: Line, first: str
 ) -> None:
-    call = ended(stage, line, stopped_clock)
+    call = ended_call(stage, line, stopped_clock)
     contact = line.contacts[call.id]
-    raw, redacted = stored(recording_of(contact)), stored(recording_of(contact, redacted=True))
+    raw, redacted = store_object(recording_of(contact)), store_object(recording_of(contact, redacted=True))
     events = [object_event(raw), object_event(redacted)]
     # EventBridge may deliver each event again.
     for event in [*(events if first == "raw" else reversed(events)), *events]:
         tell(stage, event)
         work(stage, call)
-    assert "Redacted" in seen(stage, f"/v1/sessions/{call.id}/recording")["url"]
+    assert "Redacted" in get_resource(stage, f"/v1/sessions/{call.id}/recording")["url"]
     assert in_bucket(redacted)
     assert not in_bucket(raw)
     assert files(call)[1] == "available"
@@ -198,8 +198,8 @@ def test_of_a_recording_and_its_redacted_copy_the_copy_is_kept(
 
 
 def test_a_recording_without_a_redacted_copy_stays(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = ended(stage, line, stopped_clock)
-    raw = stored(recording_of(line.contacts[call.id]))
+    call = ended_call(stage, line, stopped_clock)
+    raw = store_object(recording_of(line.contacts[call.id]))
     for _ in range(2):
         tell(stage, object_event(raw))
         work(stage, call)
@@ -210,9 +210,9 @@ def test_a_recording_without_a_redacted_copy_stays(stage: Stage, stopped_clock: 
 def test_a_raw_recording_whose_deletion_failed_is_deleted_at_the_next_try(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = ended(stage, line, stopped_clock)
+    call = ended_call(stage, line, stopped_clock)
     contact = line.contacts[call.id]
-    raw, redacted = stored(recording_of(contact)), stored(recording_of(contact, redacted=True))
+    raw, redacted = store_object(recording_of(contact)), store_object(recording_of(contact, redacted=True))
     tell(stage, object_event(raw))
     event = sqs_record(json.dumps(object_event(redacted)), stage.queues["call_events"].arn)
     with no_deletion():
@@ -227,13 +227,13 @@ def test_a_raw_recording_whose_deletion_failed_is_deleted_at_the_next_try(
 def test_of_an_analysis_and_its_redacted_copy_the_copy_is_the_transcript(
     stage: Stage, stopped_clock: Clock, line: Line, first: str
 ) -> None:
-    call = ended(stage, line, stopped_clock)
+    call = ended_call(stage, line, stopped_clock)
     contact = line.contacts[call.id]
     hidden = json.loads(json.dumps(ANALYSIS).replace("I am on my way", "I am [PII]"))
     events = [object_event(analysis_of(contact)), object_event(analysis_of(contact, hidden, redacted=True))]
     for event in [*(events if first == "raw" else reversed(events)), *events]:
         tell(stage, event)
         work(stage, call)
-    contents = [line["content"] for line in seen(stage, f"/v1/sessions/{call.id}/transcript")["data"]]
+    contents = [line["content"] for line in get_resource(stage, f"/v1/sessions/{call.id}/transcript")["data"]]
     assert contents == ["Hello there", "I am [PII]"]
     assert events_of(stage, call.id).count("session.transcript_ready") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.calls.sessions import SESSIONS
 from shared.core import clock
-from tests.integration.live_calls.test_capacity_of_calls import Exchange, exchange, run, several
+from tests.integration.live_calls.test_capacity_of_calls import Exchange, exchange, run, several_calls
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
 
@@ -14,7 +14,7 @@ __all__ = ["exchange"]
 def test_a_call_that_waits_for_capacity_shows_when_it_is_tried(
     stage: Stage, stopped_clock: Clock, exchange: Exchange
 ) -> None:
-    calls = several(stage, stopped_clock, 12)
+    calls = several_calls(stage, stopped_clock, 12)
     run(stage, stopped_clock, exchange, calls, clock.now() + 8_000)
     sessions = [SESSIONS.find(call.scope, call.id) for call in calls]
     waiting = [one for one in sessions if one.doc["call_status"] == "queued"]

@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from shared.projects import api_keys
-from tests.support.properties import DAYS, fixed
+from tests.support.properties import DAYS, fixed_examples
 from tests.support.stage import Stage
 from tests.support.world import KEYS
 
@@ -99,13 +99,13 @@ def filters(draw: st.DrawFn, group: str) -> list[tuple[str, str]]:
     return found
 
 
-def wanted(items: list[Any], chosen: list[tuple[str, str]]) -> list[Any]:
+def expected_items(items: list[Any], chosen: list[tuple[str, str]]) -> list[Any]:
     """The reference: every item judged by every filter, newest or latest first."""
     values: dict[str, set[str]] = {}
     for name, value in chosen:
         values.setdefault(name, set()).add(value)
 
-    def fits(item: Any) -> bool:
+    def matches_filters(item: Any) -> bool:
         for name, texts in values.items():
             ranged = re.fullmatch(r"(\w+)\[(\w+)\]", name)
             if ranged:
@@ -117,12 +117,12 @@ def wanted(items: list[Any], chosen: list[tuple[str, str]]) -> list[Any]:
 
     by_time = any(name.startswith("appointment_at") for name in values)
     order = (lambda item: (item["appointment_at"], item["id"])) if by_time else (lambda item: item["id"])
-    return sorted(filter(fits, items), key=order, reverse=True)
+    return sorted(filter(matches_filters, items), key=order, reverse=True)
 
 
 @pytest.mark.parametrize("group", ["customers", "appointments"])
 def test_a_list_shows_exactly_what_its_filters_say_in_order_and_over_pages(shelf: Shelf, group: str) -> None:
-    @fixed(80)
+    @fixed_examples(80)
     @given(filters(group), st.integers(1, 12))
     def property_(chosen: list[tuple[str, str]], limit: int) -> None:
         items = shelf.customers if group == "customers" else shelf.appointments
@@ -145,7 +145,7 @@ def test_a_list_shows_exactly_what_its_filters_say_in_order_and_over_pages(shelf
                 break
             assert len(page["data"]) == limit
             cursor = [("starting_after", page["next_cursor"])]
-        expected = wanted(shelf.shown[group], named)
+        expected = expected_items(shelf.shown[group], named)
         event(f"{len(expected)} found")
         assert [item["id"] for item in found] == [item["id"] for item in expected]
         assert found == expected

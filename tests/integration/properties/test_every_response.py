@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.client import Response, breaches
 from tests.support.described import description
 from tests.support.hostile_requests import ROUTES, Route, Sent, bodies, requests
-from tests.support.properties import fixed
+from tests.support.properties import fixed_examples
 from tests.support.stage import Answer
 from tests.support.world import World
 
@@ -56,7 +56,7 @@ def check(method: str, target: str, answer: Answer) -> None:
     ],
 )
 def test_whatever_is_sent_the_answer_keeps_the_promises(world: World, group: str, examples: int) -> None:
-    @fixed(examples)
+    @fixed_examples(examples)
     @given(requests(group))
     def property_(sent: Sent) -> None:
         target, answer = world.filled(sent.path), world.send(sent)
@@ -71,7 +71,7 @@ def test_whatever_is_sent_the_answer_keeps_the_promises(world: World, group: str
 def test_the_same_request_under_the_same_key_has_the_same_outcome(world: World, group: str) -> None:
     routes = [route for route in ROUTES[group] if route.method in ("POST", "PATCH")]
 
-    @fixed(60)
+    @fixed_examples(60)
     @given(st.sampled_from(routes).flatmap(lambda route: st.tuples(st.just(route), bodies(route))))
     def property_(chosen: tuple[Route, str | bytes | None]) -> None:
         route, raw = chosen

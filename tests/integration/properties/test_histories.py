@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.support.hostile_values import STATUSES
-from tests.support.properties import DAYS, canonical, fixed, merge_patched
+from tests.support.properties import DAYS, canonical, fixed_examples, merge_patched
 from tests.support.stage import Stage
 from tests.support.world import World
 
@@ -53,7 +53,7 @@ def refusals(state: dict[str, Any], patch: dict[str, Any]) -> set[str]:
     return codes
 
 
-def carried_out(state: dict[str, Any], patch: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+def apply_patch(state: dict[str, Any], patch: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
     """The appointment after a patch that is not refused, and the type of its event."""
     after = {**state, **{name: value for name, value in patch.items() if name != "metadata"}}
     if "metadata" in patch:
@@ -119,7 +119,7 @@ class Appointments(RuleBasedStateMachine):
             assert answer.code in refused, (before, patch, answer.body)
         else:
             assert answer.status == 200, (before, patch, answer.body)
-            after, type = carried_out(before, patch)
+            after, type = apply_patch(before, patch)
             self._moved_on(number, answer.json, after, type)
         if twice:
             again = self.world.call("PATCH", path, patch, **options)
@@ -136,7 +136,7 @@ class Appointments(RuleBasedStateMachine):
         if before["deleted_at"] is not None:
             assert answer.json == before
             return
-        after, type = carried_out(before, {"status": "cancelled"})
+        after, type = apply_patch(before, {"status": "cancelled"})
         assert answer.json["deleted_at"] is not None
         self._moved_on(number, answer.json, after | {"deleted_at": answer.json["deleted_at"]}, type)
 
@@ -179,4 +179,4 @@ def test_appointments_and_their_events_are_as_promised_through_any_history(quiet
     class Machine(Appointments):
         world = quiet_world
 
-    run_state_machine_as_test(Machine, settings=fixed(25, stateful_step_count=15))
+    run_state_machine_as_test(Machine, settings=fixed_examples(25, stateful_step_count=15))

@@ -13,7 +13,7 @@ from shared.core import ids
 from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
-from tests.support.properties import fixed
+from tests.support.properties import fixed_examples
 from tests.support.stage import Answer, Project, Stage
 
 TIMES = [f"2032-03-{day:02d}T09:00:00.000Z" for day in range(1, 28)]
@@ -201,7 +201,7 @@ CHANGES = st.lists(
 def test_appointments_that_stay_are_never_left_out_while_others_are_rescheduled(
     stage: Stage, project: Project, stopped_clock: Clock, cursor_of: Any
 ) -> None:
-    @fixed(60)
+    @fixed_examples(60)
     @given(
         st.lists(st.integers(1, 27), min_size=5, max_size=9), st.integers(1, 4), CHANGES, st.lists(CHANGES, max_size=6)
     )

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.properties import canonical, fixed, merge_patched
+from tests.support.properties import canonical, fixed_examples, merge_patched
 from tests.support.world import World
 
 CHARACTERS = st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\t\n\r")
@@ -22,7 +22,7 @@ VALUE = st.recursive(
 METADATA_SENT = st.dictionaries(st.text(CHARACTERS, min_size=1, max_size=40), VALUE, max_size=6)
 
 
-@fixed(60)
+@fixed_examples(60)
 @given(METADATA_SENT)
 def test_metadata_comes_back_as_sent_everywhere(world: World, metadata: dict[str, Any]) -> None:
     kept = {key: value for key, value in metadata.items() if value is not None}
@@ -37,7 +37,7 @@ def test_metadata_comes_back_as_sent_everywhere(world: World, metadata: dict[str
         assert canonical(found["metadata"]) == canonical(kept)
 
 
-@fixed(60)
+@fixed_examples(60)
 @given(st.from_regex(r"\A\s{0,2}\+[1-9]([ .()-]{0,2}[0-9]){6,14}\s{0,2}\Z", alphabet=" +-.()0123456789\n"))
 def test_a_canonical_phone_number_is_canonical(world: World, phone: str) -> None:
     first = world.call("POST", "/v1/customers", {"phone": phone})
@@ -63,7 +63,7 @@ PATCHES = st.fixed_dictionaries(
 )
 
 
-@fixed(40)
+@fixed_examples(40)
 @given(st.lists(PATCHES, min_size=1, max_size=4))
 def test_a_patch_does_what_a_merge_patch_does(world: World, patches: list[dict[str, Any]]) -> None:
     state = world.call("POST", "/v1/customers", {"phone": "+15005550006", "metadata": {"a": 1, "b": {"c": 2}}}).json

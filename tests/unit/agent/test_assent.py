@@ -69,30 +69,30 @@ please
 """
 
 
-def listed(table: str) -> list[str]:
+def phrases_of(table: str) -> list[str]:
     phrases = table.strip("\n").replace("\n", "|").split("|")
     return [re.sub(r"\\u(....)", lambda code: chr(int(code[1], 16)), phrase) for phrase in phrases]
 
 
-@pytest.mark.parametrize("text", listed(AGREEING))
+@pytest.mark.parametrize("text", phrases_of(AGREEING))
 def test_a_clear_yes_agrees_and_does_not_refuse(text: str) -> None:
     assert assent.agrees(text)
     assert not assent.refuses(text)
 
 
-@pytest.mark.parametrize("text", ["", " ", ".", "!", "\n", *listed(NOT_AGREEING)])
+@pytest.mark.parametrize("text", ["", " ", ".", "!", "\n", *phrases_of(NOT_AGREEING)])
 def test_anything_but_a_clear_yes_does_not_agree(text: str) -> None:
     assert not assent.agrees(text)
 
 
-@pytest.mark.parametrize("text", listed(REFUSING))
+@pytest.mark.parametrize("text", phrases_of(REFUSING))
 def test_a_clear_no_refuses_and_does_not_agree(text: str) -> None:
     assert assent.refuses(text)
     assert not assent.agrees(text, "cancel")
     assert not assent.agrees(text, "reschedule")
 
 
-@pytest.mark.parametrize("text", ["", *listed(NOT_REFUSING)])
+@pytest.mark.parametrize("text", ["", *phrases_of(NOT_REFUSING)])
 def test_a_message_that_says_more_than_no_does_not_refuse(text: str) -> None:
     assert not assent.refuses(text)
 
@@ -157,7 +157,7 @@ def test_other_messages_are_not_in_doubt(text: str) -> None:
 
 
 @given(
-    st.sampled_from(listed(AGREEING)),
+    st.sampled_from(phrases_of(AGREEING)),
     st.sampled_from(["but", "not", "no", "if", "or", "4", "at", "?", "…", '"', ":", "wait"]),
 )
 def test_a_yes_with_anything_foreign_in_it_does_not_agree(yes: str, foreign: str) -> None:

@@ -31,7 +31,7 @@ from shared.agent_settings.resource import DEFAULTS, Fact, Settings
 from shared.core import clock
 from shared.store.keys import Scope
 from tests.support import rows
-from tests.support.models import NEW_TIME, OTHER_TIME, TIME, Model, asked, found
+from tests.support.models import NEW_TIME, OTHER_TIME, TIME, Model, appointment_record, ask_model
 
 pytestmark = pytest.mark.usefixtures("stopped_clock")
 
@@ -219,11 +219,11 @@ class World:
             "notes": attempt.notes,
             "metadata": dict(attempt.metadata),
         }
-        self.mine = [found(title=attempt.title, **written), found(title="Second")]
+        self.mine = [appointment_record(title=attempt.title, **written), appointment_record(title="Second")]
         self.theirs = {
-            "THEIRS": found(customer_id="cust_2", title=SECRET),
-            "OTHER_PROJECT": found(scope=Scope(2, True), title=SECRET),
-            "OTHER_MODE": found(scope=Scope(1, False), title=SECRET),
+            "THEIRS": appointment_record(customer_id="cust_2", title=SECRET),
+            "OTHER_PROJECT": appointment_record(scope=Scope(2, True), title=SECRET),
+            "OTHER_MODE": appointment_record(scope=Scope(1, False), title=SECRET),
         }
         self.ids = {name: found.doc["id"] for name, found in self.theirs.items()}
         self.ids |= {"MINE2": self.mine[1].doc["id"], "MINE": self.mine[0].doc["id"]}
@@ -347,7 +347,7 @@ def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> N
             model.calls(*some)
         model.says(world.named(attempt.says))
         with contextlib.suppress(AgentFailed):
-            reply = asked(turn, said)
+            reply = ask_model(turn, said)
     if reply is not None:
         assert_harmless(world, turn, reply.result)
         assert {action.get("reason") for action in reply.result.actions} <= {*REASONS, None}

@@ -324,7 +324,7 @@ def test_any_other_answer_opts_nobody_out(text: str) -> None:
     assert Tools(turn).proposal is None
 
 
-def says(turn: TurnInput) -> str | None:
+def opt_out_reply(turn: TurnInput) -> str | None:
     reply = opt_out.reply_to_wish(turn)
     return None if reply is None else reply.content
 
@@ -332,6 +332,6 @@ def says(turn: TurnInput) -> str | None:
 def test_stop_to_a_proposal_is_asked_about() -> None:
     proposal = Proposal("cancel", "appt_1", "2027-03-05T15:00:00.000Z")
     unclear = TurnInput(appointments=(), message="stop", proposal=proposal, customer_id="c")
-    assert says(unclear) == opt_out.QUESTION
+    assert opt_out_reply(unclear) == opt_out.QUESTION
     explicit = TurnInput(appointments=(), message="Do not call me again.", proposal=proposal, customer_id="c")
-    assert says(explicit) == opt_out.DONE
+    assert opt_out_reply(explicit) == opt_out.DONE

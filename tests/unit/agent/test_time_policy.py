@@ -10,7 +10,7 @@ from shared.agent.tools import Proposal, Tools, TurnInput
 from shared.agent_settings.policy import ChangePolicy, Problem
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.core import clock
-from tests.support.models import NEW_TIME, NOW, found
+from tests.support.models import NEW_TIME, NOW, appointment_record
 
 pytestmark = pytest.mark.usefixtures("stopped_clock")
 
@@ -18,16 +18,16 @@ WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday"]
 OFFICE = [{"days": WEEKDAYS, "from": "09:00", "to": "17:00"}]
 
 
-def known(**changes: Any) -> Settings:
+def settings_with(**changes: Any) -> Settings:
     return cast("Settings", DEFAULTS | {"timezone": "Europe/Berlin"} | changes)
 
 
-def within(**changes: Any) -> Settings:
-    return known(change_policy=ChangePolicy.WITHIN_HOURS, opening_hours=OFFICE, **changes)
+def settings_within_hours(**changes: Any) -> Settings:
+    return settings_with(change_policy=ChangePolicy.WITHIN_HOURS, opening_hours=OFFICE, **changes)
 
 
 def propose(at: str, settings: Settings, **appointment: Any) -> Tools:
-    mine = found(**appointment)
+    mine = appointment_record(**appointment)
     tools = Tools(TurnInput([mine], "Please move it", settings))
     tools.propose_reschedule(mine.doc["id"], at)
     return tools
@@ -40,12 +40,12 @@ def agree(tools: Tools, settings: Settings) -> Tools:
     return then
 
 
-def moved_to(tools: Tools) -> str | None:
+def new_time(tools: Tools) -> str | None:
     return None if tools.result.change is None else tools.result.change[1]["appointment_at"]
 
 
 def test_without_settings_any_future_time_is_proposed() -> None:
-    tools = propose("2026-10-04T03:00:00Z", known())
+    tools = propose("2026-10-04T03:00:00Z", settings_with())
     assert tools.result.proposed is not None
     assert (tools.result.proposed.at, tools.result.problem) == ("2026-10-04T03:00:00.000Z", None)
 
@@ -66,16 +66,16 @@ def test_without_settings_any_future_time_is_proposed() -> None:
 def test_within_hours_the_whole_appointment_is_within_them_or_the_next_time_is_offered(
     wished: str, minutes: int | None, offered: str | None
 ) -> None:
-    tools = propose(wished, within(), duration_minutes=minutes)
+    tools = propose(wished, settings_within_hours(), duration_minutes=minutes)
     assert tools.result.proposed is not None
     assert tools.result.proposed.at == (offered or clock.iso(clock.parse(wished)))
     assert tools.result.problem == (Problem.OUTSIDE_HOURS if offered else None)
     assert tools.result.change is None
-    assert moved_to(agree(tools, within())) == tools.result.proposed.at
+    assert new_time(agree(tools, settings_within_hours())) == tools.result.proposed.at
 
 
 def test_a_time_needs_its_notice_and_the_offer_stands_when_it_has_become_too_short() -> None:
-    settings = known(minimum_notice_minutes=120)
+    settings = settings_with(minimum_notice_minutes=120)
     wished = clock.iso(clock.now() + 119 * clock.MINUTE)
     tools = propose(wished, settings)
     assert tools.result.proposed is not None
@@ -84,34 +84,34 @@ def test_a_time_needs_its_notice_and_the_offer_stands_when_it_has_become_too_sho
     offered = clock.parse(tools.result.proposed.at)
     assert 0 <= offered - (clock.now() + 120 * clock.MINUTE) < 15 * clock.MINUTE
     clock.use(lambda: NOW + 3600, lambda seconds: None)
-    assert moved_to(agree(tools, settings)) == tools.result.proposed.at
+    assert new_time(agree(tools, settings)) == tools.result.proposed.at
 
 
 def test_a_person_decides_about_new_times_if_the_business_wants_that() -> None:
-    tools = propose(NEW_TIME, known(change_policy=ChangePolicy.ASK_STAFF))
+    tools = propose(NEW_TIME, settings_with(change_policy=ChangePolicy.ASK_STAFF))
     assert tools.result.actions == [{"type": "handoff", "reason": "change_requested"}]
     assert (tools.result.proposed, tools.result.change) == (None, None)
 
 
 def test_without_a_possible_time_in_two_weeks_a_person_decides() -> None:
-    tools = propose(NEW_TIME, within(), duration_minutes=481)
+    tools = propose(NEW_TIME, settings_within_hours(), duration_minutes=481)
     assert tools.result.actions == [{"type": "handoff", "reason": "change_requested"}]
     assert tools.result.proposed is None
 
 
 def test_settings_that_change_between_offer_and_agreement_are_respected() -> None:
-    tools = propose("2026-10-04T01:00:00Z", known())
+    tools = propose("2026-10-04T01:00:00Z", settings_with())
     assert tools.result.proposed is not None
-    assert moved_to(agree(tools, within())) is None
-    then = agree(tools, known(change_policy=ChangePolicy.ASK_STAFF))
-    assert moved_to(then) is None
+    assert new_time(agree(tools, settings_within_hours())) is None
+    then = agree(tools, settings_with(change_policy=ChangePolicy.ASK_STAFF))
+    assert new_time(then) is None
     assert then.result.actions == [{"type": "handoff", "reason": "change_requested"}]
 
 
 @pytest.mark.parametrize("policy", [*ChangePolicy])
 def test_the_agent_may_confirm_and_cancel_under_every_policy(policy: ChangePolicy) -> None:
-    settings = known(change_policy=policy, opening_hours=OFFICE, minimum_notice_minutes=43_200)
-    mine = found()
+    settings = settings_with(change_policy=policy, opening_hours=OFFICE, minimum_notice_minutes=43_200)
+    mine = appointment_record()
     assert Tools(TurnInput([mine], "I'll be there", settings)).confirm(mine.doc["id"]).ok
     assert Tools(TurnInput([mine], "Cancel it", settings)).propose_cancellation(mine.doc["id"]).ok
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
@@ -120,6 +120,6 @@ def test_the_agent_may_confirm_and_cancel_under_every_policy(policy: ChangePolic
 
 
 def test_an_appointment_without_a_zone_is_shown_in_that_of_the_settings() -> None:
-    mine = found(timezone=None)
-    [view] = Tools(TurnInput([mine], "", known())).list_appointments()
+    mine = appointment_record(timezone=None)
+    [view] = Tools(TurnInput([mine], "", settings_with())).list_appointments()
     assert view.timezone == "Europe/Berlin"

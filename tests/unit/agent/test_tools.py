@@ -12,7 +12,7 @@ from shared.appointments import commands as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
 from tests.support import rows
-from tests.support.models import NEW_TIME, NOW, OTHER_TIME, TIME, found
+from tests.support.models import NEW_TIME, NOW, OTHER_TIME, TIME, appointment_record
 
 pytestmark = pytest.mark.usefixtures("stopped_clock")
 
@@ -23,7 +23,7 @@ def tools_for(*found: AppointmentRecord, message: str = "Yes", proposal: Proposa
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "call"])
 def test_nothing_is_done_after_a_handoff(then: str) -> None:
-    mine = found()
+    mine = appointment_record()
     tools = tools_for(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     tools.hand_off(HandoffReason.COMPLAINT)
     result = {
@@ -38,7 +38,7 @@ def test_nothing_is_done_after_a_handoff(then: str) -> None:
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "call"])
 def test_a_turn_that_proposes_changes_nothing(then: str) -> None:
-    mine, second = found(), found()
+    mine, second = appointment_record(), appointment_record()
     tools = tools_for(mine, second, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     assert tools.propose_cancellation(second.doc["id"]).ok
     result = {
@@ -51,7 +51,7 @@ def test_a_turn_that_proposes_changes_nothing(then: str) -> None:
 
 
 def test_a_turn_proposes_one_thing() -> None:
-    mine, second = found(), found()
+    mine, second = appointment_record(), appointment_record()
     tools = tools_for(mine, second)
     assert tools.propose_cancellation(mine.doc["id"]).ok
     assert not tools.propose_cancellation(second.doc["id"]).ok
@@ -60,7 +60,7 @@ def test_a_turn_proposes_one_thing() -> None:
 
 
 def test_a_time_that_has_passed_since_it_was_proposed_is_not_committed() -> None:
-    mine = found()
+    mine = appointment_record()
     proposing = tools_for(mine, message="Move it")
     assert proposing.propose_reschedule(mine.doc["id"], clock.iso(clock.now() + clock.MINUTE)).ok
     clock.use(lambda: NOW + 120, lambda seconds: None)
@@ -70,7 +70,7 @@ def test_a_time_that_has_passed_since_it_was_proposed_is_not_committed() -> None
 
 
 def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_to() -> None:
-    mine = found()
+    mine = appointment_record()
     proposing = tools_for(mine, message="Cancel it")
     assert proposing.propose_cancellation(mine.doc["id"]).ok
     moved = rows.record(appointments.apply(mine.doc, AppointmentPatch(appointment_at=OTHER_TIME)), 2)
@@ -80,24 +80,24 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
 
 
 def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
-    last = found(appointment_at="9999-12-31T23:59:59.000Z", timezone="Pacific/Kiritimati")
+    last = appointment_record(appointment_at="9999-12-31T23:59:59.000Z", timezone="Pacific/Kiritimati")
     assert len(tools_for(last).list_appointments()) == 1
 
 
 # In a call
 
 
-def phoned(*found: AppointmentRecord, **given: Any) -> Tools:
+def tools_in_call(*found: AppointmentRecord, **given: Any) -> Tools:
     usual: dict[str, Any] = {"message": "Yes", "can_call": True, "in_call": True}
     return Tools(TurnInput(appointments=found, **usual | given))
 
 
-def at(milliseconds: int) -> str:
+def iso_from_now(milliseconds: int) -> str:
     return clock.iso(clock.now() + milliseconds)
 
 
 def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
-    tools = phoned()
+    tools = tools_in_call()
     assert tools.call_later("2026-09-22T10:00:00.5+02:00").ok
     assert tools.result.later == clock.parse("2026-09-22T08:00:00.500Z")
     assert (tools.result.actions, tools.result.change, tools.result.proposed) == ([], None, None)
@@ -116,29 +116,29 @@ def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
     ],
 )
 def test_a_time_to_call_again_must_be_exact_coming_and_within_a_year(when: str) -> None:
-    tools = phoned()
+    tools = tools_in_call()
     assert not tools.call_later(when).ok
     assert tools.result.later is None
 
 
 def test_a_call_is_made_again_once() -> None:
-    tools = phoned()
-    assert tools.call_later(at(clock.HOUR)).ok
-    assert not tools.call_later(at(clock.DAY)).ok
+    tools = tools_in_call()
+    assert tools.call_later(iso_from_now(clock.HOUR)).ok
+    assert not tools.call_later(iso_from_now(clock.DAY)).ok
     assert tools.result.later == clock.now() + clock.HOUR
 
 
 def test_outside_of_a_call_and_after_a_change_no_call_is_made_again() -> None:
     for other in ({"in_call": False}, {"changed_before": True}):
-        tools = phoned(**other)
-        assert not tools.call_later(at(clock.HOUR)).ok
+        tools = tools_in_call(**other)
+        assert not tools.call_later(iso_from_now(clock.HOUR)).ok
         assert tools.result.later is None
 
 
 @pytest.mark.parametrize("first", ["confirm", "commit", "propose", "hand_off"])
 def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -> None:
-    mine = found()
-    tools = phoned(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
+    mine = appointment_record()
+    tools = tools_in_call(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     does: Mapping[str, Callable[[], Result]] = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
         "commit": tools.commit_proposal,
@@ -146,15 +146,15 @@ def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -
         "hand_off": lambda: tools.hand_off(HandoffReason.COMPLAINT),
     }
     assert does[first]().ok
-    assert not tools.call_later(at(clock.HOUR)).ok
+    assert not tools.call_later(iso_from_now(clock.HOUR)).ok
     assert tools.result.later is None
 
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "move", "request"])
 def test_who_wants_to_be_called_again_has_nothing_else_done(then: str) -> None:
-    mine = found()
-    tools = phoned(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
-    assert tools.call_later(at(clock.HOUR)).ok
+    mine = appointment_record()
+    tools = tools_in_call(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
+    assert tools.call_later(iso_from_now(clock.HOUR)).ok
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
         "commit": tools.commit_proposal,
@@ -167,7 +167,7 @@ def test_who_wants_to_be_called_again_has_nothing_else_done(then: str) -> None:
 
 
 def test_in_a_call_no_other_call_is_requested() -> None:
-    tools = phoned()
+    tools = tools_in_call()
     assert not tools.request_call().ok
     assert not tools.result.wants_call
 
@@ -188,7 +188,7 @@ def test_in_a_call_no_other_call_is_requested() -> None:
     ],
 )
 def test_any_new_time_that_has_not_passed_can_be_proposed(present: str, new: str, ok: bool) -> None:
-    mine = found(appointment_at=present)
+    mine = appointment_record(appointment_at=present)
     assert tools_for(mine).propose_reschedule(mine.doc["id"], new).ok is ok
 
 
@@ -198,7 +198,7 @@ def test_any_new_time_that_has_not_passed_can_be_proposed(present: str, new: str
 @pytest.mark.parametrize("message", ["confirm", "Confirm.", "I confirm", "confirmed", "confirm it", "yes, confirm"])
 @pytest.mark.parametrize("tool", ["commit", "confirm"])
 def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool: str) -> None:
-    mine = found()
+    mine = appointment_record()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     tools = Tools(TurnInput(appointments=[mine], message=message, proposal=proposal))
     result = tools.commit_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
@@ -212,7 +212,7 @@ def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool:
 
 
 def test_an_appointment_that_changed_is_not_proposed_again() -> None:
-    mine = found()
+    mine = appointment_record()
     tools = Tools(
         TurnInput(
             appointments=[mine],
@@ -225,7 +225,7 @@ def test_an_appointment_that_changed_is_not_proposed_again() -> None:
 
 
 def test_the_appointment_named_in_full_is_confirmed_and_the_proposal_dropped() -> None:
-    mine = found()
+    mine = appointment_record()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     tools = Tools(TurnInput(appointments=[mine], message="No, confirm my appointment", proposal=proposal))
     assert tools.confirm(mine.doc["id"]).ok

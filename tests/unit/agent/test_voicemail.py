@@ -269,7 +269,7 @@ You have reached the right person.
 LISTED = {name: text.strip().splitlines() for name, text in (("machine", GREETINGS), ("person", OPENINGS))}
 
 
-def spoken(text: str) -> str:
+def as_speech(text: str) -> str:
     """The text as speech recognition may return it."""
     return " ".join("".join(sign for sign in text.lower() if sign.isalnum() or sign in " '").split())
 
@@ -287,7 +287,7 @@ def test_at_least_a_hundred_of_each_are_listed_once() -> None:
     assert all(len({*texts}) == len(texts) >= 100 for texts in LISTED.values())
 
 
-@pytest.mark.parametrize("heard", [str, spoken])
+@pytest.mark.parametrize("heard", [str, as_speech])
 def test_nobody_is_hung_up_on_and_nearly_all_machines_are_recognized(heard: Callable[[str], str]) -> None:
     assert confusion({name: [heard(text) for text in texts] for name, texts in LISTED.items()}) == {
         ("machine", "machine"): 119,

@@ -12,8 +12,8 @@ from functions import customers
 from shared.aws import services
 from shared.aws.client import DYNAMODB, AwsError, Hook, hooked
 from tests.bench import canned_dynamodb, subjects
-from tests.support.canned_aws import always, client, endpoint, error, response, serving
-from tests.support.racing import at_once
+from tests.support.canned_aws import answer_always, client, endpoint, error, response, serving
+from tests.support.racing import run_at_once
 from tests.support.receivers import Behaviour, Exchange, Request, close_after_request, hang_after_request
 from tests.support.wire import forget_clients
 
@@ -29,7 +29,9 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 
 def test_a_begun_call_has_its_response_while_another_has_been_made(use: Use) -> None:
     answers = {"GetItem": FOUND, "UpdateItem": {"Attributes": {}}}
-    behaviour = always(lambda request: response(200, answers[request.headers["x-amz-target"].rpartition(".")[2]]))
+    behaviour = answer_always(
+        lambda request: response(200, answers[request.headers["x-amz-target"].rpartition(".")[2]])
+    )
     with endpoint(behaviour) as server:
         use(server.url)
         with client(DYNAMODB) as ours:
@@ -115,7 +117,7 @@ def test_with_a_hook_a_begun_call_is_sent_later_unless_the_hook_need_not_see_one
     class Watching(Hook):
         one_at_a_time = follows
 
-    with endpoint(always(answer)) as server, hooked(Watching()):
+    with endpoint(answer_always(answer)) as server, hooked(Watching()):
         use(server.url)
         with client(DYNAMODB) as ours:
             begun = ours.begin("GetItem", GET)
@@ -141,11 +143,11 @@ def test_the_key_is_checked_and_the_resource_read_at_the_same_time(
         return customers.handler(subjects.event(method, path, body, key), subjects.Context())
 
     monkeypatch.setenv("TABLE_NAME", "table")
-    with endpoint(always(answer)) as server:
+    with endpoint(answer_always(answer)) as server:
         use(server.url)
         forget_clients()
         # Only a container that knows the key's project reads ahead.
-        assert at_once([send])[0]["statusCode"] == 200
+        assert run_at_once([send])[0]["statusCode"] == 200
         together = True
-        assert at_once([send])[0]["statusCode"] == 200
+        assert run_at_once([send])[0]["statusCode"] == 200
         forget_clients()

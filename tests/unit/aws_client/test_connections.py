@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from shared.aws.client import DYNAMODB
 from shared.aws.connections import ConnectionFailed, Connections, Reply, tls_context
 from shared.core import clock
-from tests.support.canned_aws import always, client, endpoint, response, serving
+from tests.support.canned_aws import answer_always, client, endpoint, response, serving
 from tests.support.clocks import Clock
-from tests.support.racing import at_once
+from tests.support.racing import run_at_once
 from tests.support.receivers import (
     Behaviour,
     Certificate,
@@ -54,7 +54,7 @@ def connections(url: str, *, connect: float = 2, respond: float = 6) -> Iterator
 
 
 @contextmanager
-def connected(*behaviours: Behaviour, respond: float = 6) -> Iterator[tuple[Receiver, Connections]]:
+def connect_to(*behaviours: Behaviour, respond: float = 6) -> Iterator[tuple[Receiver, Connections]]:
     with endpoint(*behaviours) as server, connections(server.url, respond=respond) as found:
         yield server, found
 
@@ -75,7 +75,7 @@ def cut(data: bytes, at: int, *, reset: bool) -> Behaviour:
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 def test_a_response_that_is_cut_at_any_byte_is_none(data: bytes, reset: bool) -> None:
     behaviours = [cut(data, at, reset=reset) for at in range(len(data))]
-    with connected(*behaviours, serving(data)) as (server, ours):
+    with connect_to(*behaviours, serving(data)) as (server, ours):
         for _ in range(len(data)):
             with pytest.raises(ConnectionFailed, match="connection_closed"):
                 ours.exchange(REQUEST)
@@ -85,12 +85,12 @@ def test_a_response_that_is_cut_at_any_byte_is_none(data: bytes, reset: bool) ->
 
 @pytest.mark.parametrize("data", [WHOLE, CHUNKED], ids=["whole", "chunked"])
 def test_a_response_may_come_byte_by_byte(data: bytes) -> None:
-    with connected(drip(data, every=0)) as (_, ours), connected(serving(data)) as (_, other):
+    with connect_to(drip(data, every=0)) as (_, ours), connect_to(serving(data)) as (_, other):
         assert ours.exchange(REQUEST) == other.exchange(REQUEST)
 
 
 def test_a_chunked_response_is_put_together() -> None:
-    with connected(serving(CHUNKED, WHOLE)) as (server, ours):
+    with connect_to(serving(CHUNKED, WHOLE)) as (server, ours):
         assert ours.exchange(REQUEST).body == b'{"a":1,"b": [1]}'
         assert ours.exchange(REQUEST).status == 200
         assert server.connections == 1
@@ -103,7 +103,7 @@ def test_a_body_is_the_same_in_chunks_and_whole(parts: list[bytes]) -> None:
     chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunks
     body = b"".join(parts)
     plain = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-    with connected(serving(chunked, plain)) as (server, ours):
+    with connect_to(serving(chunked, plain)) as (server, ours):
         assert [ours.exchange(REQUEST).body for _ in range(2)] == [body, body]
         assert server.connections == 1
 
@@ -125,12 +125,12 @@ def test_a_body_is_the_same_in_chunks_and_whole(parts: list[bytes]) -> None:
     ids=lambda data: data[:48].decode(),
 )
 def test_what_is_no_response_is_refused(data: bytes) -> None:
-    with connected(raw(data)) as (_, ours), pytest.raises(ConnectionFailed, match="response_malformed"):
+    with connect_to(raw(data)) as (_, ours), pytest.raises(ConnectionFailed, match="response_malformed"):
         ours.exchange(REQUEST)
 
 
 def test_an_interim_response_is_passed_over() -> None:
-    with connected(serving(b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE)) as (_, ours):
+    with connect_to(serving(b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE)) as (_, ours):
         assert ours.exchange(REQUEST).status == 200
 
 
@@ -138,7 +138,7 @@ def test_an_interim_response_is_passed_over() -> None:
 
 
 def test_a_connection_is_kept_for_the_next_request() -> None:
-    with connected(serving(*[WHOLE] * 20)) as (server, ours):
+    with connect_to(serving(*[WHOLE] * 20)) as (server, ours):
         for _ in range(20):
             ours.exchange(REQUEST)
         assert server.connections == 1
@@ -150,7 +150,7 @@ def test_a_connection_is_not_used_again_after_a_minute_without_requests(idle: fl
     time = Clock(1_800_000_000)
     clock.use(lambda: time.now, time.forward)
     try:
-        with connected(serving(WHOLE, WHOLE)) as (server, ours):
+        with connect_to(serving(WHOLE, WHOLE)) as (server, ours):
             ours.exchange(REQUEST)
             time.forward(idle)
             ours.exchange(REQUEST)
@@ -168,14 +168,14 @@ def test_a_connection_is_not_used_again_after_a_minute_without_requests(idle: fl
     ],
 )
 def test_a_connection_that_cannot_be_kept_is_not(head: bytes) -> None:
-    with connected(always(lambda _: head)) as (server, ours):
+    with connect_to(answer_always(lambda _: head)) as (server, ours):
         for _ in range(3):
             assert ours.exchange(REQUEST).body == b""
         assert server.connections == 3
 
 
 def test_a_kept_connection_that_was_closed_is_replaced() -> None:
-    with connected(serving(WHOLE)) as (server, ours):
+    with connect_to(serving(WHOLE)) as (server, ours):
         for number in range(1, 6):
             assert ours.exchange(REQUEST).status == 200
             assert server.connections == number
@@ -188,7 +188,7 @@ def test_a_kept_connection_that_ends_while_a_request_is_sent_is_replaced(ending:
         exchange.send(WHOLE)
         ending(exchange)
 
-    with connected(answered_then, serving(WHOLE)) as (server, ours):
+    with connect_to(answered_then, serving(WHOLE)) as (server, ours):
         assert ours.exchange(REQUEST).status == 200
         assert ours.exchange(REQUEST).status == 200
         assert (server.connections, len(server.requests)) == (2, 3)
@@ -201,7 +201,7 @@ def test_a_kept_connection_that_ends_within_a_response_is_not_replaced_in_silenc
         exchange.read_request()
         exchange.send(WHOLE[:20])
 
-    with connected(answered_then, serving(WHOLE)) as (server, ours):
+    with connect_to(answered_then, serving(WHOLE)) as (server, ours):
         ours.exchange(REQUEST)
         with pytest.raises(ConnectionFailed, match="connection_closed"):
             ours.exchange(REQUEST)
@@ -235,8 +235,8 @@ def test_threads_do_not_mix_their_responses() -> None:
         request = b"POST / HTTP/1.1\r\ncontent-length: 6\r\n\r\n" + body
         return lambda: [ours.exchange(request) for _ in range(30)]
 
-    with connected(always(echo)) as (server, ours):
-        found = at_once([send(number) for number in range(12)])
+    with connect_to(answer_always(echo)) as (server, ours):
+        found = run_at_once([send(number) for number in range(12)])
     for number, replies in enumerate(found):
         assert {reply.body for reply in replies} == {f"{number:06d}".encode()}
     assert server.connections <= 12
@@ -249,7 +249,7 @@ def test_threads_do_not_mix_their_responses() -> None:
 def test_a_response_that_takes_too_long_in_all_is_given_up(behaviour: Behaviour) -> None:
     """A slow drip too, each byte of which comes in time."""
     with (
-        connected(behaviour, respond=0.3) as (_, ours),
+        connect_to(behaviour, respond=0.3) as (_, ours),
         pytest.raises(ConnectionFailed, match="response_timeout"),
     ):
         ours.exchange(REQUEST)
@@ -274,7 +274,7 @@ def test_a_connection_that_is_refused_fails() -> None:
 
 
 def test_a_connection_that_is_reset_fails() -> None:
-    with connected(reset_at_once) as (_, ours), pytest.raises(ConnectionFailed, match="connect"):
+    with connect_to(reset_at_once) as (_, ours), pytest.raises(ConnectionFailed, match="connect"):
         ours.exchange(REQUEST)
 
 

@@ -78,7 +78,7 @@ class Botocore:
         self.throttled = self.detector.is_throttling_error_from_context(self.context)
 
 
-def same(service: Service, found: Reply) -> None:
+def assert_same_judgement(service: Service, found: Reply) -> None:
     """The answer is judged as by botocore."""
     ours, theirs = aws_client.judge(service, found), Botocore(service, found)
     if isinstance(ours, aws_client.Failure):
@@ -96,7 +96,7 @@ def test_every_error_code_is_retried_as_by_botocore(service: Service, status: in
     # Only writes of DynamoDB have this one.
     for code in CODES if service is DYNAMODB else {*CODES} - {"ReplicatedWriteConflictException"}:
         for kind in (code, BEFORE + code, f"{code}:http://internal.amazon.com/coral/"):
-            same(service, reply(status, json.dumps({"__type": kind, "message": "because"}).encode()))
+            assert_same_judgement(service, reply(status, json.dumps({"__type": kind, "message": "because"}).encode()))
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
@@ -108,7 +108,7 @@ def test_an_answer_without_a_code_is_retried_as_by_botocore(service: Service, st
         assert isinstance(judged, aws_client.Failure)
         assert str(judged.error).partition(":")[0] == str(status)
     else:
-        same(service, reply(status, body))
+        assert_same_judgement(service, reply(status, body))
 
 
 @pytest.mark.parametrize("status", [200, 400])
@@ -116,7 +116,7 @@ def test_an_answer_without_a_code_is_retried_as_by_botocore(service: Service, st
 def test_an_answer_of_dynamodb_with_a_wrong_checksum_is_retried_as_by_botocore(status: int, offset: int) -> None:
     body = b'{"__type":"ValidationException"}'
     found = reply(status, body, x_amz_crc32=str(crc32(body) + offset))
-    same(DYNAMODB, found)
+    assert_same_judgement(DYNAMODB, found)
     judged = aws_client.judge(DYNAMODB, found)
     assert isinstance(judged, aws_client.Failure) == bool(offset or status == 400)
     assert isinstance(aws_client.judge(SQS, found), aws_client.Failure) == (status == 400)
@@ -214,7 +214,7 @@ def test_the_reasons_of_a_cancelled_transaction_can_be_read(ours: Client) -> Non
     assert cancelled.value.body["CancellationReasons"] == reasons
 
 
-def cancelled(*codes: str) -> Reply:
+def cancelled_reply(*codes: str) -> Reply:
     """A cancelled transaction, with the codes of its reasons."""
     reasons = [{"Code": code} for code in codes]
     body = {"__type": f"{BEFORE}TransactionCanceledException", "Message": "m", "CancellationReasons": reasons}
@@ -227,7 +227,7 @@ def cancelled(*codes: str) -> Reply:
 def test_a_transaction_that_throttling_cancels_is_retried_with_pauses_as_any_throttled_call(
     ours: Client, time: Clock, reason: str, other: str, times: int
 ) -> None:
-    hook, before = Scripted(*[cancelled("None", reason, other)] * times, FINE), time.now
+    hook, before = Scripted(*[cancelled_reply("None", reason, other)] * times, FINE), time.now
     with hooked(hook):
         if times < ATTEMPTS:
             ours.call("TransactWriteItems", {})
@@ -241,7 +241,7 @@ def test_a_transaction_that_throttling_cancels_is_retried_with_pauses_as_any_thr
 
 @pytest.mark.parametrize("other", ["ConditionalCheckFailed", "ValidationError"])
 def test_a_transaction_that_would_fail_again_is_not_retried(ours: Client, other: str) -> None:
-    hook = Scripted(cancelled("ThrottlingError", other))
+    hook = Scripted(cancelled_reply("ThrottlingError", other))
     with hooked(hook), pytest.raises(AwsError, match="TransactionCanceledException"):
         ours.call("TransactWriteItems", {})
     assert hook.attempts == 1

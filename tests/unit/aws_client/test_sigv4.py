@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shared.aws import sigv4
 from shared.aws.client import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, Service
 from shared.core import clock
-from tests.support.canned_aws import always, client, endpoint, response
+from tests.support.canned_aws import answer_always, client, endpoint, response
 from tests.support.clocks import Clock
 from tests.support.receivers import Request
 
@@ -119,7 +119,7 @@ def test_every_request_that_is_sent_has_the_signature_that_botocore_computes(
         arrived.append(request)
         return response()
 
-    with endpoint(always(answer)) as server:
+    with endpoint(answer_always(answer)) as server:
         url = f"{server.url.removesuffix('/hook')}{path}"
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         with client(service) as ours:

@@ -97,7 +97,7 @@ def put(queue: Queue, *bodies: str, group: str | None = None) -> None:
         queue.send(Draft(body, group=group, deduplication_id=body if queue.fifo else None))
 
 
-def gone(queue: Queue) -> bool:
+def is_emptied(queue: Queue) -> bool:
     """Whether all messages are deleted, soon."""
     names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
     waiting = threading.Event()
@@ -113,7 +113,7 @@ def test_what_a_function_takes_is_deleted(engine: Engine, calls: Calls, stop: th
     poll(queue, calls, stop)
     put(queue, "a", "b")
     assert sorted(calls.bodies(2)) == [["a"], ["b"]]
-    assert gone(queue)
+    assert is_emptied(queue)
     [record] = calls.events[0]["Records"]
     assert record["eventSourceARN"] == queue.arn
     assert {*record["attributes"]} >= {"ApproximateReceiveCount", "SentTimestamp", "SenderId"}
@@ -186,7 +186,7 @@ def test_what_a_function_fails_on_stays_invisible_for_the_time_out(
     clock.now += 1
     put(queue, "wake")
     assert calls.bodies(3)[2:] == [["bad", "wake"]]
-    assert gone(queue)
+    assert is_emptied(queue)
     counts = [record["attributes"]["ApproximateReceiveCount"] for record in calls.events[2]["Records"]]
     assert counts == ["2", "1"]
 

@@ -58,7 +58,7 @@ def take(queue: Queue, most: int = 1) -> list[str]:
     return bodies(queue.receive(most))
 
 
-def refused(act: Callable[[], object]) -> str:
+def error_code_of(act: Callable[[], object]) -> str:
     with pytest.raises(SqsError) as raised:
         act()
     return raised.value.code
@@ -121,10 +121,10 @@ def test_visibility_of_a_message_that_is_not_in_flight_cannot_be_changed(engine:
     put(queue, "a")
     [message] = queue.receive()
     receipt = message["ReceiptHandle"]
-    assert refused(lambda: queue.change_visibility(receipt, 43_201)) == "InvalidParameterValue"
+    assert error_code_of(lambda: queue.change_visibility(receipt, 43_201)) == "InvalidParameterValue"
     clock.forward(30)
-    assert refused(lambda: queue.change_visibility(receipt, 10)) == "MessageNotInflight"
-    assert refused(lambda: queue.change_visibility("nonsense", 10)) == "ReceiptHandleIsInvalid"
+    assert error_code_of(lambda: queue.change_visibility(receipt, 10)) == "MessageNotInflight"
+    assert error_code_of(lambda: queue.change_visibility("nonsense", 10)) == "ReceiptHandleIsInvalid"
 
 
 def test_a_deleted_message_does_not_come_back(engine: Engine, clock: Clock) -> None:
@@ -156,7 +156,7 @@ def test_a_standard_queue_takes_a_late_deletion_and_a_fifo_queue_does_not(engine
     clock.forward(30)
     late.delete(first["ReceiptHandle"])
     assert take(late) == []
-    assert refused(lambda: strict.delete(second["ReceiptHandle"])) == "InvalidParameterValue"
+    assert error_code_of(lambda: strict.delete(second["ReceiptHandle"])) == "InvalidParameterValue"
     assert take(strict) == ["a"]
 
 
@@ -179,7 +179,7 @@ def test_a_delayed_message_comes_when_its_delay_is_over(engine: Engine, clock: C
 
 @pytest.mark.parametrize("delay", [901, -1])
 def test_a_delay_has_limits(engine: Engine, delay: int) -> None:
-    assert refused(lambda: standard(engine).send(Draft("a", delay=delay))) == "InvalidParameterValue"
+    assert error_code_of(lambda: standard(engine).send(Draft("a", delay=delay))) == "InvalidParameterValue"
 
 
 def test_the_delay_of_a_queue_is_for_messages_without_one(engine: Engine, clock: Clock) -> None:
@@ -193,7 +193,10 @@ def test_the_delay_of_a_queue_is_for_messages_without_one(engine: Engine, clock:
 
 def test_a_fifo_queue_refuses_a_delay_of_its_messages(engine: Engine) -> None:
     queue = fifo(engine)
-    assert refused(lambda: queue.send(Draft("a", delay=1, group="g", deduplication_id="1"))) == "InvalidParameterValue"
+    assert (
+        error_code_of(lambda: queue.send(Draft("a", delay=1, group="g", deduplication_id="1")))
+        == "InvalidParameterValue"
+    )
     queue.send(Draft("a", delay=0, group="g", deduplication_id="1"))
     assert take(queue) == ["a"]
 
@@ -243,12 +246,12 @@ def test_sequence_numbers_rise(engine: Engine) -> None:
 
 def test_a_fifo_message_needs_a_group_and_something_to_tell_it_from_others(engine: Engine) -> None:
     queue = fifo(engine)
-    assert refused(lambda: queue.send(Draft("a", deduplication_id="1"))) == "MissingParameter"
-    assert refused(lambda: queue.send(Draft("a", group="g"))) == "InvalidParameterValue"
+    assert error_code_of(lambda: queue.send(Draft("a", deduplication_id="1"))) == "MissingParameter"
+    assert error_code_of(lambda: queue.send(Draft("a", group="g"))) == "InvalidParameterValue"
 
 
 def test_a_standard_queue_refuses_deduplication(engine: Engine) -> None:
-    assert refused(lambda: standard(engine).send(Draft("a", deduplication_id="1"))) == "InvalidParameterValue"
+    assert error_code_of(lambda: standard(engine).send(Draft("a", deduplication_id="1"))) == "InvalidParameterValue"
 
 
 # Fairness
@@ -334,7 +337,7 @@ def test_a_dead_letter_queue_is_of_the_same_type_and_there(engine: Engine) -> No
     dead = fifo(engine)
     for arn in (dead.arn, "arn:aws:sqs:us-east-1:123456789012:missing"):
         policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
-        assert refused(partial(standard, engine, RedrivePolicy=policy)) == "InvalidParameterValue"
+        assert error_code_of(partial(standard, engine, RedrivePolicy=policy)) == "InvalidParameterValue"
 
 
 # Waiting
@@ -399,7 +402,7 @@ def test_a_purged_queue_is_empty_and_not_purged_again_within_a_minute(engine: En
     queue.purge()
     put(queue, "3", group="g")
     assert take(queue, 10) == ["3"]
-    assert refused(queue.purge) == "PurgeQueueInProgress"
+    assert error_code_of(queue.purge) == "PurgeQueueInProgress"
     clock.forward(60)
     queue.purge()
 
@@ -421,13 +424,13 @@ def test_a_purged_queue_is_empty_and_not_purged_again_within_a_minute(engine: En
 def test_a_queue_that_sqs_would_not_make_is_refused(
     engine: Engine, name: str, attributes: dict[str, str], code: str
 ) -> None:
-    assert refused(lambda: engine.create(name, attributes)) == code
+    assert error_code_of(lambda: engine.create(name, attributes)) == code
 
 
 def test_a_queue_is_made_once(engine: Engine) -> None:
     queue = standard(engine, VisibilityTimeout="60")
     assert standard(engine, VisibilityTimeout="60") is queue
-    assert refused(lambda: standard(engine, VisibilityTimeout="61")) == "QueueNameExists"
+    assert error_code_of(lambda: standard(engine, VisibilityTimeout="61")) == "QueueNameExists"
 
 
 @pytest.mark.parametrize(
@@ -443,4 +446,4 @@ def test_a_queue_is_made_once(engine: Engine) -> None:
     ],
 )  # fmt: skip
 def test_a_message_that_sqs_does_not_take_is_refused(engine: Engine, draft: Draft, code: str) -> None:
-    assert refused(lambda: standard(engine).send(draft)) == code
+    assert error_code_of(lambda: standard(engine).send(draft)) == code

@@ -47,11 +47,11 @@ def url(sqs: SQSClient) -> str:
 
 
 @pytest.fixture
-def ordered(sqs: SQSClient) -> str:
+def fifo_queue_url(sqs: SQSClient) -> str:
     return sqs.create_queue(QueueName="ordered.fifo", Attributes=FIFO)["QueueUrl"]
 
 
-def refused(call: Callable[[], object]) -> str:
+def error_code_of(call: Callable[[], object]) -> str:
     with pytest.raises(ClientError) as raised:
         call()
     return str(raised.value.response["Error"]["Code"])
@@ -130,12 +130,14 @@ def test_a_batch_says_what_became_of_each(sqs: SQSClient, url: str) -> None:
 )
 def test_a_batch_that_sqs_would_not_take_is_refused(sqs: SQSClient, url: str, ids: list[str], code: str) -> None:
     entries: Any = [{"Id": id, "MessageBody": "a"} for id in ids]
-    assert refused(lambda: sqs.send_message_batch(QueueUrl=url, Entries=entries)) == f"AWS.SimpleQueueService.{code}"
+    assert (
+        error_code_of(lambda: sqs.send_message_batch(QueueUrl=url, Entries=entries)) == f"AWS.SimpleQueueService.{code}"
+    )
 
 
 def test_a_batch_may_be_too_large_as_a_whole(sqs: SQSClient, url: str) -> None:
     entries: Any = [{"Id": id, "MessageBody": "x" * 600_000} for id in "ab"]
-    code = refused(lambda: sqs.send_message_batch(QueueUrl=url, Entries=entries))
+    code = error_code_of(lambda: sqs.send_message_batch(QueueUrl=url, Entries=entries))
     assert code == "AWS.SimpleQueueService.BatchRequestTooLong"
 
 
@@ -146,20 +148,22 @@ def test_a_delayed_message_comes_later(sqs: SQSClient, url: str, clock: Clock) -
     assert sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "a"
 
 
-def test_a_fifo_queue_keeps_order_and_tells_numbers(sqs: SQSClient, ordered: str) -> None:
+def test_a_fifo_queue_keeps_order_and_tells_numbers(sqs: SQSClient, fifo_queue_url: str) -> None:
     def send(body: str) -> Any:
-        return sqs.send_message(QueueUrl=ordered, MessageBody=body, MessageGroupId="g", MessageDeduplicationId=body)
+        return sqs.send_message(
+            QueueUrl=fifo_queue_url, MessageBody=body, MessageGroupId="g", MessageDeduplicationId=body
+        )
 
     first, second, again = send("1"), send("2"), send("1")
     assert first["SequenceNumber"] < second["SequenceNumber"]
     assert (again["MessageId"], again["SequenceNumber"]) == (first["MessageId"], first["SequenceNumber"])
-    [message] = sqs.receive_message(QueueUrl=ordered, MessageSystemAttributeNames=["All"])["Messages"]
+    [message] = sqs.receive_message(QueueUrl=fifo_queue_url, MessageSystemAttributeNames=["All"])["Messages"]
     assert message["Body"] == "1"
     assert message["Attributes"]["SequenceNumber"] == first["SequenceNumber"]
     assert message["Attributes"]["MessageDeduplicationId"] == "1"
-    assert "Messages" not in sqs.receive_message(QueueUrl=ordered)
-    sqs.delete_message(QueueUrl=ordered, ReceiptHandle=message["ReceiptHandle"])
-    assert sqs.receive_message(QueueUrl=ordered)["Messages"][0]["Body"] == "2"
+    assert "Messages" not in sqs.receive_message(QueueUrl=fifo_queue_url)
+    sqs.delete_message(QueueUrl=fifo_queue_url, ReceiptHandle=message["ReceiptHandle"])
+    assert sqs.receive_message(QueueUrl=fifo_queue_url)["Messages"][0]["Body"] == "2"
 
 
 def test_what_fails_too_often_goes_to_the_dead_letter_queue(sqs: SQSClient, clock: Clock) -> None:
@@ -185,10 +189,10 @@ def test_visibility_is_changed_singly_and_in_batches(sqs: SQSClient, url: str) -
     assert len(sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=2)["Messages"]) == 2
 
 
-def test_queues_are_found_changed_and_emptied(sqs: SQSClient, url: str, ordered: str) -> None:
+def test_queues_are_found_changed_and_emptied(sqs: SQSClient, url: str, fifo_queue_url: str) -> None:
     assert url == "https://sqs.us-east-1.amazonaws.com/123456789012/plain"
     assert sqs.get_queue_url(QueueName="plain")["QueueUrl"] == url
-    assert sqs.list_queues()["QueueUrls"] == [ordered, url]
+    assert sqs.list_queues()["QueueUrls"] == [fifo_queue_url, url]
     assert sqs.list_queues(QueueNamePrefix="pl")["QueueUrls"] == [url]
     assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix="none")
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "77"})
@@ -198,10 +202,10 @@ def test_queues_are_found_changed_and_emptied(sqs: SQSClient, url: str, ordered:
     assert found == {"VisibilityTimeout": "77", "ApproximateNumberOfMessages": "1"}
     sqs.purge_queue(QueueUrl=url)
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
-    assert refused(lambda: sqs.purge_queue(QueueUrl=url)) == "AWS.SimpleQueueService.PurgeQueueInProgress"
+    assert error_code_of(lambda: sqs.purge_queue(QueueUrl=url)) == "AWS.SimpleQueueService.PurgeQueueInProgress"
 
 
-def test_errors_have_the_codes_and_classes_of_sqs(sqs: SQSClient, url: str, ordered: str) -> None:
+def test_errors_have_the_codes_and_classes_of_sqs(sqs: SQSClient, url: str, fifo_queue_url: str) -> None:
     missing = url.replace("plain", "missing")
     with pytest.raises(sqs.exceptions.QueueDoesNotExist) as raised:
         sqs.send_message(QueueUrl=missing, MessageBody="a")
@@ -212,12 +216,15 @@ def test_errors_have_the_codes_and_classes_of_sqs(sqs: SQSClient, url: str, orde
         sqs.delete_message(QueueUrl=url, ReceiptHandle="nonsense")
     with pytest.raises(sqs.exceptions.QueueNameExists):
         sqs.create_queue(QueueName="plain", Attributes={"DelaySeconds": "1"})
-    assert refused(lambda: sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=11)) == "InvalidParameterValue"
-    assert refused(lambda: sqs.receive_message(QueueUrl=url, WaitTimeSeconds=21)) == "InvalidParameterValue"
-    assert refused(lambda: sqs.send_message(QueueUrl=ordered, MessageBody="a")) == "MissingParameter"
+    assert error_code_of(lambda: sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=11)) == "InvalidParameterValue"
+    assert error_code_of(lambda: sqs.receive_message(QueueUrl=url, WaitTimeSeconds=21)) == "InvalidParameterValue"
+    assert error_code_of(lambda: sqs.send_message(QueueUrl=fifo_queue_url, MessageBody="a")) == "MissingParameter"
     delayed: Any = {"MessageGroupId": "g", "MessageDeduplicationId": "1", "DelaySeconds": 1}
-    assert refused(lambda: sqs.send_message(QueueUrl=ordered, MessageBody="a", **delayed)) == "InvalidParameterValue"
-    assert refused(lambda: sqs.delete_queue(QueueUrl=url)) == "UnknownOperationException"
+    assert (
+        error_code_of(lambda: sqs.send_message(QueueUrl=fifo_queue_url, MessageBody="a", **delayed))
+        == "InvalidParameterValue"
+    )
+    assert error_code_of(lambda: sqs.delete_queue(QueueUrl=url)) == "UnknownOperationException"
 
 
 def test_a_long_poll_ends_with_the_first_message(sqs: SQSClient, url: str) -> None:

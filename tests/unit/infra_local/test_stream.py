@@ -17,7 +17,7 @@ from infra.local.data_dir import DataDir
 from infra.local.lambdas import Lambdas
 from infra.topology import Function, StreamSource
 from shared.aws.client import AwsError
-from tests.support.client import eventually
+from tests.support.client import wait_for
 
 ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/t/stream/1"
 FUNCTION = Function("fan_out", "")
@@ -159,11 +159,11 @@ def test_reading_goes_on_after_the_position_could_not_be_stored(
     (folder.path / "stream.json").mkdir()
     source.put(1)
     found.start()
-    eventually(lambda: "reading the stream failed" in caplog.text)
+    wait_for(lambda: "reading the stream failed" in caplog.text)
     (folder.path / "stream.json").rmdir()
     source.put(2)
-    eventually(lambda: calls.batches == [[1], [2]])
-    eventually(lambda: (folder.load("stream.json") or {}).get("shards") == {"shard-1": "00002"})
+    wait_for(lambda: calls.batches == [[1], [2]])
+    wait_for(lambda: (folder.load("stream.json") or {}).get("shards") == {"shard-1": "00002"})
     found._stop.set()
 
 

@@ -144,7 +144,7 @@ def connect(client: Any, stubber: Stubber) -> Connect:
 
 
 @pytest.fixture
-def logged() -> Iterator[list[logging.LogRecord]]:
+def log_records() -> Iterator[list[logging.LogRecord]]:
     records = list[logging.LogRecord]()
 
     class Keeper(logging.Handler):
@@ -161,7 +161,7 @@ def logged() -> Iterator[list[logging.LogRecord]]:
     watched.removeHandler(keeper)
 
 
-def expected(**changes: Any) -> dict[str, Any]:
+def expected_call(**changes: Any) -> dict[str, Any]:
     call = {
         "InstanceId": INSTANCE,
         "ContactFlowId": FLOW,
@@ -203,25 +203,25 @@ def describe(stubber: Stubber, **changes: Any) -> None:
 
 
 def test_a_start_names_the_session_in_token_and_attributes(connect: Connect, stubber: Stubber) -> None:
-    stubber.add_response("start_outbound_voice_contact", {"ContactId": CONTACT}, expected())
+    stubber.add_response("start_outbound_voice_contact", {"ContactId": CONTACT}, expected_call())
     assert connect.start(PHONE, SESSION, 7, True, OPENING) == CONTACT
 
 
 def test_a_start_repeated_is_the_same_request(connect: Connect, stubber: Stubber) -> None:
     for _ in range(2):
-        stubber.add_response("start_outbound_voice_contact", {"ContactId": CONTACT}, expected())
+        stubber.add_response("start_outbound_voice_contact", {"ContactId": CONTACT}, expected_call())
     assert connect.start(PHONE, SESSION, 7, True, OPENING) == connect.start(PHONE, SESSION, 7, True, OPENING)
 
 
 def test_a_stage_may_call_from_a_number_instead_of_a_queue(connect: Connect, stubber: Stubber) -> None:
     attributes = {"session_id": SESSION, "project_id": "7", "livemode": "false", "opening": OPENING}
-    sent = expected(QueueId=None, SourcePhoneNumber="+498912345", Attributes=attributes)
+    sent = expected_call(QueueId=None, SourcePhoneNumber="+498912345", Attributes=attributes)
     stubber.add_response("start_outbound_voice_contact", {"ContactId": CONTACT}, sent)
     by_number = replace(connect, queue_id=None, source_phone_number="+498912345")
     assert by_number.start(PHONE, SESSION, 7, False, OPENING) == CONTACT
 
 
-def refused(connect: Connect, stubber: Stubber, code: str, status: int, message: str = "") -> Ending:
+def refusal_of(connect: Connect, stubber: Stubber, code: str, status: int, message: str = "") -> Ending:
     stubber.add_client_error("start_outbound_voice_contact", code, message, status)
     with pytest.raises(CallRefused) as caught:
         connect.start(PHONE, SESSION, 7, True, OPENING)
@@ -248,7 +248,7 @@ def refused(connect: Connect, stubber: Stubber, code: str, status: int, message:
 def test_a_start_that_can_never_succeed_is_refused(
     connect: Connect, stubber: Stubber, code: str, status: int, message: str, outcome: tuple[str, str]
 ) -> None:
-    assert refused(connect, stubber, code, status, message) == ending_of(*outcome)
+    assert refusal_of(connect, stubber, code, status, message) == ending_of(*outcome)
 
 
 @pytest.mark.parametrize(
@@ -262,23 +262,23 @@ def test_a_start_that_can_never_succeed_is_refused(
     ],
 )
 def test_a_refusal_that_an_operator_can_mend_says_in_the_log_what_to_check(
-    connect: Connect, stubber: Stubber, logged: list[logging.LogRecord], code: str, check: str
+    connect: Connect, stubber: Stubber, log_records: list[logging.LogRecord], code: str, check: str
 ) -> None:
-    refused(connect, stubber, code, 403)
-    [record] = logged
+    refusal_of(connect, stubber, code, 403)
+    [record] = log_records
     assert check in record.__dict__["check"]
     assert record.__dict__["error"] == code
 
 
 @pytest.mark.parametrize("code", ["InvalidParameterException", "ThrottlingException"])
 def test_the_number_that_an_error_quotes_goes_nowhere(
-    connect: Connect, stubber: Stubber, logged: list[logging.LogRecord], code: str
+    connect: Connect, stubber: Stubber, log_records: list[logging.LogRecord], code: str
 ) -> None:
     stubber.add_client_error("start_outbound_voice_contact", code, f"ContactFlowId and {PHONE} do not fit", 400)
     with pytest.raises((CallRefused, Busy)) as caught:
         connect.start(PHONE, SESSION, 7, True, OPENING)
     assert PHONE not in "".join(traceback.format_exception(caught.value))
-    assert not any(PHONE in str(record.__dict__) for record in logged)
+    assert not any(PHONE in str(record.__dict__) for record in log_records)
 
 
 @pytest.mark.parametrize(
@@ -387,12 +387,12 @@ def test_an_unanswered_call_ends_by_the_reason_for_it() -> None:
 
 
 def test_an_end_without_a_reason_counts_only_after_a_while() -> None:
-    def after(passed: int) -> ContactState:
+    def state_after(passed: int) -> ContactState:
         ended_at = moment(NOW - passed)
         return state_of(contact(ConnectedToSystemTimestamp=None, DisconnectTimestamp=ended_at, DisconnectReason=None))
 
-    assert after(REASON_DELAY_MS - 1) == ContactState(None, None, None)
-    assert after(REASON_DELAY_MS) == ContactState(None, NOW - REASON_DELAY_MS, ending_of(*NO_ANSWER))
+    assert state_after(REASON_DELAY_MS - 1) == ContactState(None, None, None)
+    assert state_after(REASON_DELAY_MS) == ContactState(None, NOW - REASON_DELAY_MS, ending_of(*NO_ANSWER))
 
 
 def test_an_end_that_a_detection_explains_counts_at_once() -> None:
@@ -487,10 +487,10 @@ def test_nobody_answered_a_call_that_was_not_answered() -> None:
     assert ending("TELECOM_TIMEOUT", "HUMAN_ANSWERED", answered=False) == ending_of(*NO_ANSWER)
 
 
-def test_a_reason_that_is_new_counts_as_other_and_is_logged(logged: list[logging.LogRecord]) -> None:
+def test_a_reason_that_is_new_counts_as_other_and_is_logged(log_records: list[logging.LogRecord]) -> None:
     assert ending("TELECOM_SOMETHING_NEW", None, answered=False) == ending_of(*NO_ANSWER)
     assert ending("TELECOM_SOMETHING_NEW", None, answered=True) == ending_of(*AGENT_HANGUP)
-    assert {record.__dict__["reason"] for record in logged} == {"TELECOM_SOMETHING_NEW"}
+    assert {record.__dict__["reason"] for record in log_records} == {"TELECOM_SOMETHING_NEW"}
 
 
 def test_the_tables_hold_every_documented_value_and_no_other() -> None:

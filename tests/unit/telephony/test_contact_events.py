@@ -11,7 +11,7 @@ CONTACT = "11111111-1111-1111-1111-111111111111"
 INSTANCE = "12345678-1234-1234-1234-123456789012"
 
 
-def disconnected(**changes: Any) -> dict[str, Any]:
+def disconnected_event(**changes: Any) -> dict[str, Any]:
     """The sample of the administrator guide: a voice call is disconnected."""
     event = {
         "version": "0",
@@ -44,7 +44,7 @@ def instant(text: str) -> int:
 
 
 def test_an_event_tells_contact_type_and_instants() -> None:
-    assert contact_event(disconnected()) == ContactEvent(
+    assert contact_event(disconnected_event()) == ContactEvent(
         contact_id=CONTACT,
         event_type="DISCONNECTED",
         by_api=False,
@@ -55,19 +55,19 @@ def test_an_event_tells_contact_type_and_instants() -> None:
 
 
 def test_the_other_detail_type_is_taken_as_well() -> None:
-    assert contact_event(disconnected(**{"detail-type": "Contact Event"})) == contact_event(disconnected())
+    assert contact_event(disconnected_event(**{"detail-type": "Contact Event"})) == contact_event(disconnected_event())
 
 
 def test_names_may_begin_with_a_capital() -> None:
     detail = {"ContactId": CONTACT, "Channel": "VOICE", "InitiationMethod": "API", "EventType": "CONNECTED_TO_SYSTEM"}
-    happened = contact_event(disconnected(detail=detail))
+    happened = contact_event(disconnected_event(detail=detail))
     assert happened == ContactEvent(CONTACT, "CONNECTED_TO_SYSTEM", True, None, None, None)
 
 
 @pytest.mark.parametrize("unset", ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00Z", "", "soon", None, 0, []])
 def test_an_instant_that_is_unset_or_malformed_is_none(unset: object) -> None:
-    detail = disconnected()["detail"] | {"connectedToSystemTimestamp": unset, "eventType": "CONTACT_DATA_UPDATED"}
-    happened = contact_event(disconnected(detail=detail))
+    detail = disconnected_event()["detail"] | {"connectedToSystemTimestamp": unset, "eventType": "CONTACT_DATA_UPDATED"}
+    happened = contact_event(disconnected_event(detail=detail))
     assert happened is not None
     assert (happened.event_type, happened.answered_at) == ("CONTACT_DATA_UPDATED", None)
 
@@ -79,17 +79,17 @@ def test_an_instant_that_is_unset_or_malformed_is_none(unset: object) -> None:
         [],
         "event",
         {},
-        disconnected(source="aws.s3"),
-        disconnected(**{"detail-type": "Contact Lens Analysis State Change"}),
-        disconnected(**{"detail-type": ["Contact Event"]}),
-        disconnected(detail=None),
-        disconnected(detail=[]),
-        disconnected(detail={}),
-        disconnected(detail={"contactId": CONTACT}),
-        disconnected(detail={"contactId": CONTACT, "eventType": ""}),
-        disconnected(detail={"contactId": CONTACT, "eventType": {}}),
-        disconnected(detail={"contactId": "", "eventType": "INITIATED"}),
-        disconnected(detail={"contactId": 7, "eventType": "INITIATED"}),
+        disconnected_event(source="aws.s3"),
+        disconnected_event(**{"detail-type": "Contact Lens Analysis State Change"}),
+        disconnected_event(**{"detail-type": ["Contact Event"]}),
+        disconnected_event(detail=None),
+        disconnected_event(detail=[]),
+        disconnected_event(detail={}),
+        disconnected_event(detail={"contactId": CONTACT}),
+        disconnected_event(detail={"contactId": CONTACT, "eventType": ""}),
+        disconnected_event(detail={"contactId": CONTACT, "eventType": {}}),
+        disconnected_event(detail={"contactId": "", "eventType": "INITIATED"}),
+        disconnected_event(detail={"contactId": 7, "eventType": "INITIATED"}),
     ],
 )
 def test_other_events_and_malformed_ones_are_none(event: Any) -> None:
@@ -108,6 +108,6 @@ def test_other_events_and_malformed_ones_are_none(event: Any) -> None:
     ],
 )
 def test_a_call_that_a_request_started_is_told_from_others(detail: dict[str, Any], by_api: bool) -> None:
-    event = contact_event(disconnected(detail={"contactId": CONTACT, "eventType": "INITIATED", **detail}))
+    event = contact_event(disconnected_event(detail={"contactId": CONTACT, "eventType": "INITIATED", **detail}))
     assert event is not None
     assert event.by_api is by_api

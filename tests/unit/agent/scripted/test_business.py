@@ -11,7 +11,7 @@ from shared.agent.scripted import Scripted
 from shared.agent.tools import TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
-from tests.support.models import found
+from tests.support.models import appointment_record
 
 pytestmark = pytest.mark.usefixtures("stopped_clock")
 
@@ -34,7 +34,7 @@ class Chat:
     def __init__(self, **settings: Any) -> None:
         self.settings = cast("Settings", DEFAULTS | {"facts": FACTS} | settings)
         self.said: list[Utterance] = []
-        self.appointment = found(title="Check-up")
+        self.appointment = appointment_record(title="Check-up")
         self.result = TurnResult()
 
     def say(self, text: str) -> str:
@@ -113,7 +113,7 @@ def test_hours_that_are_not_set_are_not_invented(asked: str) -> None:
 def test_where_the_business_is_is_known_if_an_appointment_says_where() -> None:
     chat = Chat(facts=[])
     assert chat.say("Where are you located?") == OFFER
-    chat.appointment = found(title="Check-up", location="Main Street 5")
+    chat.appointment = appointment_record(title="Check-up", location="Main Street 5")
     assert "Main Street 5" in chat.say("Where are you located?")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted import Dialogue, dental, phoned, physio
+from tests.support.scripted import Dialogue, dental, phone_dialogue, physio
 
 NO_CONFIRMATION = (
     *("How do I confirm?", "should I confirm?", "I'll confirm later", "can you confirm the address?", "confirm?"),
@@ -39,7 +39,7 @@ NO_CALL = (
 @pytest.mark.parametrize("in_call", [False, True])
 def test_a_question_or_a_remark_about_confirming_confirms_nothing(text: str, in_call: bool) -> None:
     for documents in ([dental()], [dental(), physio()]):
-        dialogue = phoned(*documents) if in_call else Dialogue(*documents)
+        dialogue = phone_dialogue(*documents) if in_call else Dialogue(*documents)
         assert dialogue.say(text)
         assert dialogue.untouched()
         assert dialogue.proposed is None
@@ -62,7 +62,7 @@ def test_a_question_or_a_remark_about_calling_places_no_call(text: str) -> None:
     ],
 )
 def test_a_remark_about_calling_ends_no_call(text: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     assert dialogue.say(text).endswith("?") or "Please tell me" in dialogue.said[-1].content
     assert dialogue.result.later is None
     for answer in ("hm hm", "at 10"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.core import clock
-from tests.support.scripted import Dialogue, dental, phoned, physio
+from tests.support.scripted import Dialogue, dental, phone_dialogue, physio
 
 LATER = clock.parse("2027-03-04T09:00:00Z")  # tomorrow at ten in Berlin
 
@@ -22,7 +22,7 @@ LATER = clock.parse("2027-03-04T09:00:00Z")  # tomorrow at ten in Berlin
     ],
 )
 def test_who_cannot_talk_now_is_called_again_at_the_time_named(text: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     answer = dialogue.say(text)
     assert answer == "All right, we will call you again on **Thursday 4 March 2027 at 10:00** (Europe/Berlin). Goodbye!"
     assert dialogue.result.later == LATER
@@ -41,7 +41,7 @@ def test_who_cannot_talk_now_is_called_again_at_the_time_named(text: str) -> Non
     ],
 )
 def test_a_time_in_other_words_ends_no_call(text: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     dialogue.say(text)
     assert dialogue.result.later is None
     assert dialogue.untouched()
@@ -49,9 +49,9 @@ def test_a_time_in_other_words_ends_no_call(text: str) -> None:
 
 def test_a_time_to_be_called_is_read_in_the_zone_of_the_appointment_or_the_calls_or_utc() -> None:
     for dialogue, zone, hour in (
-        (phoned(dental(), timezone="Asia/Tokyo"), "Europe/Berlin", "2027-03-04T09:00:00Z"),
-        (phoned(timezone="Asia/Tokyo"), "Asia/Tokyo", "2027-03-04T01:00:00Z"),
-        (phoned(), "UTC", "2027-03-04T10:00:00Z"),
+        (phone_dialogue(dental(), timezone="Asia/Tokyo"), "Europe/Berlin", "2027-03-04T09:00:00Z"),
+        (phone_dialogue(timezone="Asia/Tokyo"), "Asia/Tokyo", "2027-03-04T01:00:00Z"),
+        (phone_dialogue(), "UTC", "2027-03-04T10:00:00Z"),
     ):
         assert f"({zone})" in dialogue.say("I can't talk now, call me tomorrow at 10")
         assert dialogue.result.later == clock.parse(hour)
@@ -74,7 +74,7 @@ def test_a_time_to_be_called_is_read_in_the_zone_of_the_appointment_or_the_calls
     ],
 )
 def test_when_to_call_is_asked_back_where_it_is_missing_or_unclear(text: str, asked: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     answer = dialogue.say(text)
     assert answer.startswith("When should we call you again?")
     assert asked in answer
@@ -83,7 +83,7 @@ def test_when_to_call_is_asked_back_where_it_is_missing_or_unclear(text: str, as
 
 
 def test_the_time_to_be_called_is_put_together_from_the_answers() -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     dialogue.say("move it to Monday please")
     dialogue.say("oh, I can't talk right now")
     assert "At what time on Thursday 4 March 2027?" in dialogue.say("tomorrow")
@@ -92,7 +92,7 @@ def test_the_time_to_be_called_is_put_together_from_the_answers() -> None:
 
 
 def test_the_day_of_a_move_is_not_the_day_to_call() -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     assert dialogue.say("move it to Monday please").startswith("When shall I move")
     assert "On which day at 10:00?" in dialogue.say("sorry, call me back at ten")
     dialogue.say("tomorrow")
@@ -100,7 +100,7 @@ def test_the_day_of_a_move_is_not_the_day_to_call() -> None:
 
 
 def test_who_never_names_a_time_is_asked_again() -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     dialogue.say("I can't talk right now")
     for text in ("hm hm", "around noon tomorrow", "tomorrow or on Friday at 10", "not tomorrow"):
         dialogue.say(text)
@@ -110,40 +110,40 @@ def test_who_never_names_a_time_is_asked_again() -> None:
 
 @pytest.mark.parametrize("text", ["call me on 4 March 2029 at 10", "call me on 5 March 2028 at 10"])
 def test_a_call_in_more_than_a_year_is_refused(text: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     assert "within a year" in dialogue.say(text)
     assert dialogue.result.later is None
 
 
 def test_a_wish_counts_more_than_being_busy() -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     dialogue.say("I'm driving, but I'll be there")
     assert dialogue.actions == ["appointment_confirmed"]
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     dialogue.say("I'm in a meeting, please cancel it")
     assert dialogue.proposed is not None
     assert dialogue.result.later is None
 
 
 def test_after_a_change_no_other_call_is_noted() -> None:
-    dialogue = phoned(dental(), changed_before=True)
+    dialogue = phone_dialogue(dental(), changed_before=True)
     assert "another call is not needed" in dialogue.say("call me tomorrow at 10")
     assert dialogue.result.later is None
 
 
 @pytest.mark.parametrize("text", ["Yes", "yes, of course", "Sure!"])
 def test_a_plain_yes_to_the_opening_confirms(text: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     dialogue.say(text)
     assert dialogue.actions == ["appointment_confirmed"]
-    dialogue = phoned(dental(), in_call=False)
+    dialogue = phone_dialogue(dental(), in_call=False)
     dialogue.say(text)
     assert dialogue.untouched()
 
 
 @pytest.mark.parametrize("text", ["No", "no, sorry", "No, I can't"])
 def test_a_plain_no_to_the_opening_changes_nothing(text: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     assert dialogue.say(text).startswith("All right. I have not changed anything.")
     assert dialogue.untouched()
     assert dialogue.say("cancel it").startswith("Shall I cancel")
@@ -151,13 +151,13 @@ def test_a_plain_no_to_the_opening_changes_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["hm", "the weather is bad", "Yes, if it does not rain", "yes, but I am late"])
 def test_anything_but_a_plain_yes_to_the_opening_confirms_nothing(text: str) -> None:
-    dialogue = phoned(dental())
+    dialogue = phone_dialogue(dental())
     dialogue.say(text)
     assert dialogue.untouched()
 
 
 def test_a_no_with_a_wish_is_about_the_wish() -> None:
-    assert phoned(dental()).say("No, please cancel it").startswith("Shall I cancel")
+    assert phone_dialogue(dental()).say("No, please cancel it").startswith("Shall I cancel")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_no_with_a_wish_is_about_the_wish() -> None:
 )
 @pytest.mark.parametrize("documents", [0, 1, 2])
 def test_in_a_call_nothing_is_offered_that_only_a_chat_has(text: str, documents: int) -> None:
-    dialogue = phoned(*[dental(), physio()][:documents], opening="Hello!")
+    dialogue = phone_dialogue(*[dental(), physio()][:documents], opening="Hello!")
     answer = dialogue.say(text)
     for words in ("arrange a call", "call you in a moment", "answer here", "take over", "here if you need"):
         assert words not in answer
@@ -186,7 +186,7 @@ def test_in_a_call_nothing_is_offered_that_only_a_chat_has(text: str, documents:
 
 
 def test_an_offer_of_a_person_is_taken_in_a_call_too() -> None:
-    dialogue = phoned()
+    dialogue = phone_dialogue()
     assert dialogue.say("move my appointment").endswith("Would you like a person to get back to you?")
     assert dialogue.say("yes please") == "I have asked someone from our team to get back to you."
     assert dialogue.actions == ["handoff"]
