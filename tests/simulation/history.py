@@ -17,7 +17,7 @@ from tests.simulation.hosts import Host
 from tests.simulation.scheduler import MICROSECONDS, Stuck
 from tests.simulation.world import MOST_SWITCHES, QUIET_WITHIN_S, START, World, prepare
 
-USUAL_LIMITS, LOW_LIMITS = (100, 5000), (4, 60)
+USUAL_LIMITS, LOW_LIMITS = (100, 5000), (4, 20)
 """The rate limits of a key: requests in a second and in a minute."""
 FEWEST_STEPS, MOST_STEPS = 2, 40
 """The steps of each client of a history."""

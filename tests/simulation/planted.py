@@ -335,12 +335,14 @@ PLANTED = (
             '    if any("due_at" in _cancel_if_closed(row, endpoint) for row in to_endpoint):',
             "    if False:",
         ),
-        "",
+        "9.11",
+        seed=19,
     ),
     Planted(
         "the index entry of an ended replay is left behind",
         ("shared/webhooks/replays.py", '{**tasks.NO_WORK, "ended_as"', '{"ended_as"'),
-        "",
+        "stuck",
+        seed=3,
     ),
     Planted(
         "a wish in a message opts nobody out",
@@ -349,6 +351,7 @@ PLANTED = (
             "else opt_out.reply_to_wish(known)",
             "else None",
         ),
-        "",
+        "11.16",
+        seed=30,
     ),
 )
