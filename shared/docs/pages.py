@@ -82,7 +82,7 @@ def _media_type(path: str) -> str:
 
 def _prefers_markdown(accepted: str) -> bool:
     """Whether the header Accept names Markdown, and HTML not with a greater weight. Browsers do not name it."""
-    weights = {name: float(weight or 1) for name, weight in _ACCEPTED.findall(accepted)}
+    weights = {name: float(weight or 1) for name, weight in _ACCEPTED.findall(accepted.lower())}
     markdown, html = weights.get("text/markdown", 0), weights.get("text/html", 0)
     return markdown > 0 and markdown >= html
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from shared.core import api_description
 from shared.docs import markdown
@@ -82,7 +83,10 @@ def everything(base_url: str, description: str) -> str:
 
 def robots(base_url: str) -> str:
     """`/robots.txt`: search engines may read the documentation."""
-    return f"User-agent: *\nAllow: /\nDisallow: /admin\nDisallow: /v1/\n\nSitemap: {base_url}/sitemap.xml\n"
+    stage = urlsplit(base_url).path
+    return (
+        f"User-agent: *\nAllow: /\nDisallow: {stage}/admin\nDisallow: {stage}/v1/\n\nSitemap: {base_url}/sitemap.xml\n"
+    )
 
 
 def sitemap(base_url: str) -> str:

@@ -24,13 +24,13 @@ _EXCERPT = 160
 _WORD = re.compile(r"[\w.]+")
 _PART = re.compile(r"[^\W_]+")
 _SUFFIXES = (
-    *("ications", "ication", "ations", "ation", "ates", "ated", "ate", "ions", "ion", "ings", "ing"),
+    *("ications", "ication", "ations", "ation", "ating", "ates", "ated", "ate", "ions", "ion", "ings", "ing"),
     *("ies", "ied", "ed", "es", "s", "e", "y"),
 )
 _SHORTEST = 3
 """The letters that a suffix leaves, and those from which a word may stand for longer ones."""
-_FOR_TYPING_ERRORS = 4
-"""The letters from which a word may have a typing error."""
+_FOR_TYPING_ERRORS, _FOR_ANOTHER_FIRST_LETTER = 4, 5
+"""The letters from which a word may have a typing error, and from which its first letter may be the error."""
 _SYNONYM, _GUESS = 0.5, 0.6
 """What another word counts, compared to the one that was asked for: a synonym, or what a word on no page stands for."""
 _HEADING, _PAGE_TITLE = 5.0, 2.0
@@ -70,6 +70,7 @@ _SYNONYMS: Mapping[str, str] = {
     "localhost": "local",
     "ngrok": "tunnel local",
     "operator": "person handoff",
+    "ordering": "order",
     "paginate": "pages",
     "privacy": "erase erasure retention",
     "production": "live",
@@ -157,17 +158,20 @@ class _Index:
     def meanings(self, word: str) -> dict[str, float]:
         """The stems that a word of a query stands for, and what each counts."""
         own = stem(word)
-        found = dict.fromkeys(map(stem, _SYNONYMS.get(word, "").split()), _SYNONYM)
+        found = dict.fromkeys(_synonyms().get(own, ()), _SYNONYM)
         if own in self.documents:
             return found | {own: 1.0}
         if found:
             return found
         longer = [one for one in self.documents if len(own) >= _SHORTEST and one.startswith(own)]
-        return dict.fromkeys(longer or map(stem, self._similar(word)), _GUESS)
+        return dict.fromkeys(longer or self._similar(word), _GUESS)
 
     def _similar(self, word: str) -> Iterator[str]:
+        """The stems of words that differ from a word by one typing error, and those that such words stand for."""
         if len(word) >= _FOR_TYPING_ERRORS and not word.isdigit():
-            yield from (one for one in self.words if _differ_by_one_error(word, one))
+            for one in self.words | _SYNONYMS.keys():
+                if _differ_by_one_error(word, one):
+                    yield from (stem(one), *_synonyms().get(stem(one), ()))
 
     def score(self, entry: Entry, meanings: Mapping[str, float]) -> float:
         """How much an entry is about a word of the query; 0 if not at all."""
@@ -181,6 +185,12 @@ class _Index:
         rarity = math.log(1 + (len(self.entries) - others + 0.5) / (others + 0.5))
         above = _HEADING / max(1, math.sqrt(len(entry.heading))) if one in entry.heading else 0
         return rarity * (times + above + (_PAGE_TITLE if one in entry.above else 0))
+
+
+@functools.cache
+def _synonyms() -> Mapping[str, Sequence[str]]:
+    """The stems that a stem may stand for."""
+    return {stem(word): [*map(stem, others.split())] for word, others in _SYNONYMS.items()}
 
 
 @functools.lru_cache(1)
@@ -232,7 +242,7 @@ def _asked(query: str) -> Collection[str]:
 
 def _differ_by_one_error(one: str, other: str) -> bool:
     """Whether a letter more, less or other, or two in another order, makes one word of the other."""
-    if one[0] != other[0] or abs(len(one) - len(other)) > 1:
+    if abs(len(one) - len(other)) > 1 or (one[0] != other[0] and len(one) < _FOR_ANOTHER_FIRST_LETTER):
         return False
     start = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     a, b = one[start:], other[start:]

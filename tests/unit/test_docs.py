@@ -49,6 +49,12 @@ RIGHT = {
     "handof": "/docs/conversations#handoff",
     "verfiy": "/docs/webhooks#verify-",
     "paginatoin": "/docs/pagination",
+    "pagniate": "/docs/pagination",
+    "paginating": "/docs/pagination",
+    "gdrp": "/docs/retention",
+    "webhook orderng": "/docs/deliveries#order",
+    "qebhook": "/docs/webhooks",
+    "ebhook": "/docs/webhooks",
     "consent_pending": "/docs/calls#consent-on-whatsapp",
     "phone_invalid_format": "/docs/errors#phone_invalid_format",
     "session.completed": "/docs/events#session.completed",
@@ -315,6 +321,7 @@ def test_the_lists_name_every_page() -> None:
         assert f"- [{page.title}](https://api.example.com/dev{page.path}.md): {page.about}\n" in contents
         assert f"<loc>https://api.example.com/dev{page.path}</loc>" in sitemap
     assert "Sitemap: https://api.example.com/dev/sitemap.xml" in robots
+    assert "Disallow: /dev/v1/\n" in robots
     for operation in json.loads(DESCRIPTION.read_text())["paths"]["/v1/events"].values():
         assert f"`{operation['operationId']}`" in get("/docs/api.md").text
 

@@ -87,7 +87,9 @@ function searchByKey() {
     const isWriting = event.target.closest("input:not([type=radio]), textarea, select, [contenteditable]");
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isWriting) return;
     event.preventDefault();
-    document.querySelector(".find input").select();
+    const input = document.querySelector(".find input");
+    input.focus();
+    input.select();
   });
 }
 
