@@ -1,4 +1,4 @@
-"""What needs a person now. An empty page means that all is well."""
+"""Problems that need a person now. An empty page means that all is well."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functions.admin import lists, names
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
-from shared.conversations import resource as conversations
 from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Key
@@ -21,7 +20,7 @@ from shared.webhooks.endpoints import resource as endpoints
 
 SECTION = "attention"
 SHOWN = 10
-"""Conversations and calls that the page shows; a link leads to the others."""
+"""Calls that the page shows; a link leads to the others."""
 MOST_COUNTED = 100
 """Failed deliveries are counted up to this number."""
 CALLS_SINCE_MS = 7 * clock.DAY
@@ -49,16 +48,14 @@ def show(visit: InProject) -> Response:
     parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(lists.PAGE)]}
     page = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
     calls = [one for one in map(lists.document, page.rows) if one["ended_reason"] not in _MEANT]
-    waiting, more_waiting = conversations.longest_waiting(scope, SHOWN)
     found: dict[str, Any] = {
         "unhealthy": [one for one in known if one.needs_attention],
         "failed": [(one, failed[one.doc["id"]]) for one in known if failed[one.doc["id"]]],
         "retrying": [(one, retrying[one.doc["id"]]) for one in known if retrying[one.doc["id"]]],
-        "waiting": [one.doc for one in waiting],
         "calls": calls[:SHOWN],
         "unused": [key for key in active if _is_unused(key, now)],
     }
-    named = names.of(visit, (one["customer_id"] for one in (*found["waiting"], *found["calls"])))
+    named = names.of(visit, (one["customer_id"] for one in found["calls"]))
     running = [one for one in replays.find(scope, [*failed]).values() if one.ended_as is None]
     return visit.render(
         "attention.html",
@@ -70,7 +67,6 @@ def show(visit: InProject) -> Response:
         running=running,
         named=named,
         more_calls=len(calls) > SHOWN or page.next_cursor is not None,
-        more_waiting=more_waiting is not None,
         shown=SHOWN,
         most=MOST_COUNTED,
         **found,

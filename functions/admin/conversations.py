@@ -36,9 +36,9 @@ LOOK_AGAIN = 10
 NOTICES = {
     "ended": "The conversation has ended. A new message on its thread begins another one.",
     "taken": "You have taken this conversation.",
-    "released": "The conversation was released: others can take it.",
+    "released": "Others can take the conversation.",
     "given_back": "The agent replies to the next message.",
-    "sent": "Your message is in the conversation. Your server receives it as the event conversation.message_added.",
+    "sent": "Your message was sent to the system in which the customer writes.",
 }
 
 

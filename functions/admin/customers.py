@@ -244,12 +244,17 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
     customer = record.doc
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
     found = [*map(lists.document, pages.read(visit.scope, APPOINTMENTS, query).rows)]
+    shown = [one for one in found if one["status"] != AppointmentStatus.CANCELLED]
+    ahead = [one for one in shown if clock.parse(one["appointment_at"]) >= clock.now()]
+    if "appointment_id" not in values and ahead:
+        values = {**values, "appointment_id": min(ahead, key=lambda one: str(one["appointment_at"]))["id"]}
     return visit.render(
         "customer_call.html",
         error.status if error else 200,
         section=SECTION,
         customer=customer,
-        appointments=[one for one in found if one["status"] != AppointmentStatus.CANCELLED],
+        appointments=shown,
+        past={one["id"] for one in shown if one not in ahead},
         channels=[*Channel],
         active=_active_call(visit, record),
         form={name: values.get(name, "") for name in _CALL_FORM} | {"once": secrets.token_urlsafe(16)},

@@ -19,6 +19,7 @@ from shared.agent_settings import hours
 from shared.agent_settings.hours import Span
 from shared.agent_settings.policy import DURATION_MS
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, AppointmentStatus, call_count
+from shared.conversations import resource as conversations
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources import pages, queries
@@ -29,6 +30,8 @@ MOST = {"day": 100, "week": 300}
 """The appointments of a view: a day with more shows the latest ones, and leads to the list."""
 _EXAMINED = 20
 """The next appointments of a customer among which one that takes place is looked for."""
+MOST_WAITING = 10
+"""Conversations that wait are counted up to this number."""
 SHORTEST_GAP_MS = 15 * clock.MINUTE
 FREE = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
 """The statuses of appointments that take no time."""
@@ -65,6 +68,7 @@ def show(visit: InProject) -> Response:
     records, has_more = between(visit, start, end, MOST[view])
     found = [one.doc for one in records]
     agendas = [(day, agenda(visit, day, found)) for day in days]
+    waiting, _ = conversations.longest_waiting(visit.scope, MOST_WAITING) if chosen == today else ([], None)
     return visit.render(
         "today.html",
         400 if error else 200,
@@ -81,6 +85,8 @@ def show(visit: InProject) -> Response:
         next_id=next((one["id"] for one in found if _is_ahead(one)), None) if chosen == today else None,
         calls={one.doc["id"]: call_count(one) for one in records},
         named=names.of(visit, (one[name] for one in found for name in ("customer_id", "session_id"))),
+        waiting=len(waiting),
+        most_waiting=MOST_WAITING,
         error=error,
     )
 

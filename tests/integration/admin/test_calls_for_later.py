@@ -11,7 +11,7 @@ from tests.support import calling
 from tests.support.browsing import Shown, Whole, signed_in
 from tests.support.clocks import Clock
 from tests.support.given import simulated_phone
-from tests.support.resources import create_resource, list_resources
+from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 
 MORNING = "2029-03-05T07:00:00Z"
@@ -82,6 +82,7 @@ def test_calls_that_failed_need_somebody_and_those_that_were_canceled_do_not(
 ) -> None:
     placed = desk.place().location.partition("?")[0]
     assert desk.browser.submit(placed, f"{placed}/cancel").status == 303
+    assert '<span class="badge off">Canceled</span>' in desk.browser.get(placed).text
     needs = f"{desk.customer.partition('/customers/')[0]}/attention"
     assert "Calls that failed" not in desk.text(needs)
     blocked = create_resource(stage, "/v1/customers", phone=simulated_phone("04"), name="Grace")["id"]
@@ -91,6 +92,17 @@ def test_calls_that_failed_need_somebody_and_those_that_were_canceled_do_not(
     text = desk.text(needs)
     assert "Calls that failed in the last 7 days Grace" in text
     assert "The call was blocked" in text
+
+
+def test_a_call_from_the_customers_page_is_about_the_next_appointment(
+    stage: Stage, desk: Desk, stopped_clock: Clock
+) -> None:
+    appointment = desk.appointment.rpartition("/")[2]
+    assert desk.browser.get(desk.form).form(desk.form)["appointment_id"] == appointment
+    stopped_clock.now = clock.parse(get_resource(stage, f"/v1/appointments/{appointment}")["appointment_at"]) / 1000 + 1
+    later = signed_in(stage, "next@example.com", {desk.scope.project_id: members.MEMBER}).get(desk.form)
+    assert later.form(desk.form)["appointment_id"] == ""
+    assert "its time is over" in later.page.text
 
 
 def test_a_form_makes_one_call_however_often_it_is_sent(stage: Stage, desk: Desk, stopped_clock: Clock) -> None:

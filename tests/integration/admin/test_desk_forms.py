@@ -26,7 +26,7 @@ def test_an_appointment_is_created_from_the_free_time_of_a_day(stage: Stage, who
     links = [attributes.get("href") or "" for _, attributes in day.tags]
     # The appointment ends nine seconds after 07:38.
     [new] = [link.removeprefix("/dev") for link in links if link.endswith(f"appointments/new?at={DAY}T07%3A39")]
-    assert "Whose appointment is it?" in member.get(new).page.text
+    assert f"Whose appointment is it, on {DAY}, 07:39?" in member.get(new).page.text
     form = member.get(f"{new}&customer=%2B1+212+555+0131").location
     assert form == f"{path}/customers/{person}/new_appointment?at={DAY}T07%3A39"
     assert f'value="{DAY}T07:39"' in member.get(form).text

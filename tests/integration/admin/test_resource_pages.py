@@ -208,7 +208,7 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
     assert id not in browser.get(waiting).text
     hand_off(stage, whole)
     assert id in browser.get(waiting).text
-    assert id in browser.get(f"{story.path}/attention").text
+    assert "1 waits for a person" in browser.get(story.path).page.text
     for listing in (waiting, f"{story.path}/conversations", f"{story.path}/customers/{whole.ids['customers']}"):
         assert '<span class="badge waiting">Waits for a person</span>' in browser.get(listing).text
         assert "badge active" not in browser.get(listing).text
