@@ -139,7 +139,7 @@ class Receivers:
         if world.strikes(Fault.KILLED):
             world.kill()
         error = None if error is None else rules.DeliveryError(error)
-        return rules.Outcome(status, error, None if status is None else "", round((world.now - started) * 1000))
+        return rules.AttemptOutcome(status, error, None if status is None else "", round((world.now - started) * 1000))
 
 
 class _Client:
