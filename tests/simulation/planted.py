@@ -56,17 +56,20 @@ PLANTED = (
     Planted(
         "a lease is not checked by a claim",
         ("shared/tasks/tasks.py", '"due_at <= :now AND attribute_not_exists(lease)"', '"due_at <= :now"'),
-        "",
+        "9.1",
+        seed=7,
     ),
     Planted(
         "a lease that has not expired is taken over",
         ("shared/tasks/tasks.py", "    return bool(now < row.get", "    return False and bool(now < row.get"),
-        "",
+        "9.1",
+        seed=7,
     ),
     Planted(
         "the result of a step is written without the claim",
         ("shared/tasks/tasks.py", 'held = "lease = :lease"', 'held = "(lease <> :lease OR lease = :lease)"'),
-        "",
+        "9.1",
+        seed=145,
     ),
     Planted(
         "previous attributes are the new ones",
@@ -106,7 +109,8 @@ PLANTED = (
     Planted(
         "an endpoint gets events from before its creation",
         ("functions/fan_out.py", "return existed and", "return"),
-        "",
+        "9.3",
+        seed=27,
     ),
     Planted(
         "filters of endpoints are ignored",
@@ -121,7 +125,8 @@ PLANTED = (
     Planted(
         "a disabled endpoint's deliveries are sent",
         ("shared/webhooks/deliveries/resource.py", "endpoint.generation > row", "endpoint.generation < row"),
-        "",
+        "stuck in the phase rest",
+        seed=10,
     ),
     Planted(
         "disabling an endpoint does not begin a generation",
@@ -130,7 +135,8 @@ PLANTED = (
             'if before["enabled"] and endpoint["disabled_at"] is not None:',
             "if False:",
         ),
-        "",
+        "9.13",
+        seed=35,
     ),
     Planted(
         "the retry ladder is off by one",
@@ -170,7 +176,8 @@ PLANTED = (
     Planted(
         "who is not to be called is called",
         ("shared/calls/commands.py", "        raise ApiError(Code.CUSTOMER_OPTED_OUT)", "        pass"),
-        "",
+        "11.15",
+        seed=63,
     ),
     Planted(
         "test and live mode share their rows",
@@ -195,7 +202,8 @@ PLANTED = (
             '"secret": signing.encrypt(endpoint["id"], secret),',
             '"secret": record.row["secret"],',
         ),
-        "",
+        "9.5",
+        seed=19,
     ),
     Planted(
         "an endpoint that is gone stays enabled",
@@ -210,7 +218,8 @@ PLANTED = (
             'NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))',
             'NO_WORK: Attributes = dict.fromkeys(("due_at", "wake_ups"))',
         ),
-        "",
+        "stuck in the phase rest",
+        seed=1,
     ),
     Planted(
         "a write whose response was lost is not recognized",
