@@ -416,6 +416,8 @@ class ServiceStack(Stack):
             notices_topic=self._notices_topic(),
             support_contact=self.stage.support_contact,
             terms_url=self.stage.terms_url,
+            requests_per_second=self.stage.requests_per_second,
+            messages_per_second=self.stage.messages_per_second,
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:

@@ -244,7 +244,7 @@ class Stage(_Settings):
     webhook_notices: bool = False
     messages_per_second: int = Field(gt=limits.REQUESTS_PER_SECOND)
     messages_burst: int = Field(gt=limits.REQUESTS_PER_SECOND)
-    turns_per_project: int = Field(default=topology.TURNS_PER_PROJECT, ge=1, le=1_000)
+    turns_per_project: int = Field(default=limits.TURNS_PER_PROJECT, ge=1, le=1_000)
     search: bool = True
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.core.event_types import STREAM_KINDS
+from shared.core.limits import TURNS_PER_PROJECT
 
 ENTRY_POINT = "functions.entry.handler"
 """The handler that Lambda calls, in every function."""
 DUE_SHARDS = 8
 """The partitions of the index `by_due`, unless a stage sets another number."""
-TURNS_PER_PROJECT = 50
-"""The live messages of one project that may be under way at once, unless a stage sets another number."""
 
 MAXIMUM_CONCURRENCY = 1_000
 """The most batches of a queue that run at once, by a mapping's setting (Lambda developer guide, "Configuring maximum
@@ -141,6 +140,7 @@ class Deployment:
       Connect provider.
     - `notices_topic`: the ARN of the topic for notices. `base_url`: the API's. `support_contact`: where clients
       reach the operator, an e-mail address or a URL. `terms_url`: the terms of service.
+    - `requests_per_second`, `messages_per_second`: API Gateway's limits for all projects together.
     """
 
     table: str
@@ -161,6 +161,8 @@ class Deployment:
     base_url: str | None = None
     support_contact: str | None = None
     terms_url: str | None = None
+    requests_per_second: int | None = None
+    messages_per_second: int | None = None
 
 
 @dataclass(frozen=True)
@@ -272,9 +274,11 @@ class Function:
             "BASE_URL": self.client and deployment.base_url,
             "SUPPORT_CONTACT": self.documents and deployment.support_contact,
             "TERMS_URL": self.documents and deployment.terms_url,
+            "REQUESTS_PER_SECOND": self.documents and deployment.requests_per_second,
+            "MESSAGES_PER_SECOND": self.documents and deployment.messages_per_second,
             "NOTICES_TOPIC_ARN": self.notices and deployment.notices_topic,
         }
-        found |= {name: value for name, value in optional.items() if value}
+        found |= {name: str(value) for name, value in optional.items() if value}
         if self.carrier:
             found |= {f"CONNECT_{name.upper()}": value for name, value in deployment.carrier.items()}
         if self.carrier and "dial" in deployment.messenger:

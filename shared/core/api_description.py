@@ -20,6 +20,13 @@ def support_contact() -> str:
     return os.environ.get("SUPPORT_CONTACT", "")
 
 
+def stage_rates() -> tuple[int, int] | None:
+    """The requests, and the messages of a route, that API Gateway takes in a second. None on the local runner."""
+    if "REQUESTS_PER_SECOND" not in os.environ:
+        return None
+    return int(os.environ["REQUESTS_PER_SECOND"]), int(os.environ["MESSAGES_PER_SECOND"])
+
+
 def of_operator() -> dict[str, object]:
     """What the operator of the stage adds to the `info` of the API description: contact and terms."""
     contact, terms = support_contact(), os.environ.get("TERMS_URL")

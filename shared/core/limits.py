@@ -21,6 +21,10 @@ REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
 """The rate limits of one API key (promise 1.5)."""
 LATEST_CALL_DAYS = 366
 """How many days ahead a call may be asked for (promise 11.3)."""
+LONGEST_CALL_MINUTES = 15
+"""How long a live call may take, from dialing on."""
+TURNS_PER_PROJECT = 50
+"""The live messages of one project that may be under way at once, unless a stage sets another number."""
 
 RETRY_SCHEDULE_S = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """The retry schedule of deliveries: seconds before each attempt, from the end of the previous one (the table of

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from shared.agent_settings.resource import AgentSettingsPatch
+from shared.agent_settings.resource import MAX_FACTS, MAX_FACTS_BYTES, AgentSettingsPatch
 from shared.api import idempotency
 from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentStatus
@@ -17,7 +17,7 @@ from shared.calls.consent import consents
 from shared.conversations import resource as conversations
 from shared.conversations import turns
 from shared.conversations.resource import ConversationCreate, MessageCreate, ThreadMessageCreate
-from shared.core import clock, limits
+from shared.core import api_description, clock, limits
 from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, Code
 from shared.core.event_types import EVENT_DESCRIPTIONS
@@ -34,6 +34,8 @@ from shared.webhooks.endpoints.resource import SecretRotation, WebhookEndpointCr
 LIMITS: Mapping[str, str] = {
     **{name.lower(): f"{value:,}" for name, value in vars(limits).items() if isinstance(value, int)},
     "metadata_kb": str(limits.METADATA_BYTES // 1024),
+    "facts": str(MAX_FACTS),
+    "facts_kb": str(MAX_FACTS_BYTES // 1024),
     "page_items": str(queries.MAX_LIMIT),
     "list_seconds": str(pages.SECONDS),
     "agent_seconds": str(turns.WINDOW_S),
@@ -157,10 +159,11 @@ def request_limits() -> str:
         ("Nesting of the body", f"{limits.JSON_LEVELS} levels", _code(Code.INVALID_JSON)),
         ("Requests of an API key", f"{LIMITS['requests_per_second']} in a second", _code(Code.RATE_LIMIT_EXCEEDED)),
         ("", f"{LIMITS['requests_per_minute']} in a minute", _code(Code.RATE_LIMIT_EXCEEDED)),
+        *_stage_rows(),
         (
-            "Requests of all projects of a stage, and of an IP address",
+            "Requests of an IP address",
             "Set by the operator: see [Rate limits](/docs/rate-limits#stay-below-the-limit)",
-            f"429 without rate limit headers; {_code(Code.PERMISSION_DENIED)}",
+            _code(Code.PERMISSION_DENIED),
         ),
         ("Items of a page", LIMITS["page_items"], "The page has that many"),
         (
@@ -183,6 +186,18 @@ def request_limits() -> str:
     return _table(("What", "Limit", "Beyond it"), rows)
 
 
+def stage_limits() -> str:
+    """API Gateway's limits for all projects together, in a sentence."""
+    rates = api_description.stage_rates()
+    if rates is None:
+        return "You read this on the local runner, which has no such limits."
+    requests, messages = rates
+    return (
+        f"For all projects together, they are {requests:,} requests per second, and {messages:,} messages per second "
+        "to each of the two routes that receive messages."
+    )
+
+
 def field_limits() -> str:
     """The fields of requests with a length or a range."""
     rows = []
@@ -194,6 +209,7 @@ def field_limits() -> str:
                 bound = limit(next((one for one in described.get("anyOf", ()) if one.get("type") != "null"), described))
                 if bound:
                     rows.append((resource, f"`{f'{of}.{name}' if of else name}`", bound))
+    rows.append(("Settings of the agent", "`facts`, in all", f"{LIMITS['facts_kb']} KB as JSON"))
     return _table(("Request", "Field", "Limit"), rows)
 
 
@@ -213,6 +229,11 @@ def work_limits() -> str:
             f"{_code(Code.CALL_LIMIT_REACHED)}, or the session is `blocked`",
         ),
         (
+            "A live call, from dialing on",
+            f"{LIMITS['longest_call_minutes']} minutes",
+            "The call is ended; the session is `completed`, `max_duration`",
+        ),
+        (
             "Requests for consent of a phone",
             f"{once} in {day // clock.HOUR} hours, {twice} in {week // clock.DAY} days",
             _code(Code.CONSENT_REQUEST_LIMITED),
@@ -226,7 +247,7 @@ def work_limits() -> str:
         ("Messages that the agent works on, in a conversation", "1", _code(Code.CONVERSATION_BUSY)),
         (
             "Live messages of a project without a reply",
-            "50",
+            LIMITS["turns_per_project"],
             f"{_code(Code.RATE_LIMIT_EXCEEDED)} with the reason `messages`",
         ),
         (
@@ -364,6 +385,14 @@ def _errors_of(status: int) -> str:
 
 def _code(code: Code) -> str:
     return f"{ERRORS[code].status} [`{code}`](/docs/errors#{code})"
+
+
+def _stage_rows() -> Iterator[tuple[str, str, str]]:
+    names = ("Requests of all projects together", "Messages of all projects together, to each of the two routes")
+    rates = api_description.stage_rates()
+    for name, rate in zip(names, rates or (None, None), strict=True):
+        shown = f"{rate:,} in a second" if rate else "None on the local runner, where you read this"
+        yield name, shown, f"{_code(Code.RATE_LIMIT_EXCEEDED)} without `RateLimit`" if rate else ""
 
 
 def _items(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -97,6 +97,8 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         due_shards=16,
         model=MODEL,
         base_url="of the canary alone",
+        requests_per_second=5_000,
+        messages_per_second=300,
     )
     expected = function.environment(deployment)
     found = {**prod[prod.functions[function.name]]["Environment"]["Variables"]}
@@ -121,6 +123,20 @@ def test_support_contact_and_terms_reach_the_documentation_alone(stages: dict[st
             if setting.upper() in (variables := made[id]["Environment"]["Variables"])
         }
         assert found == ({"fallback": GUARDED[setting]} if stage == "guarded" else {})
+
+
+@each_stage
+def test_limits_of_the_gateway_reach_the_documentation_alone(stages: dict[str, Synthesized], stage: str) -> None:
+    made = stages[stage]
+    [deployed] = made.all("AWS::ApiGateway::Stage").values()
+    limits = {(one["ResourcePath"], one["HttpMethod"]): one for one in deployed["MethodSettings"]}
+    expected = {
+        "REQUESTS_PER_SECOND": str(limits["/*", "*"]["ThrottlingRateLimit"]),
+        "MESSAGES_PER_SECOND": str(limits["/~1v1~1messages", "POST"]["ThrottlingRateLimit"]),
+    }
+    for name, id in made.functions.items():
+        told = made[id]["Environment"]["Variables"]
+        assert {key: told[key] for key in expected if key in told} == (expected if name == "fallback" else {})
 
 
 @each_stage

@@ -6,17 +6,22 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from functions import fallback
 from infra import bundle, cli_archive
+from infra.stage import Stage
+from shared.agent_settings.resource import MAX_FACTS, MAX_FACTS_BYTES, AgentSettingsPatch
+from shared.calls.live.steps import LONGEST_MS
 from shared.core.api_description import CLI_ARCHIVE, REVISIONS
+from shared.core.clock import MINUTE
 from shared.core.errors import ERRORS
 from shared.core.event_types import EVENT_TYPES
 from shared.docs import contents, highlighting, markdown, samples, search, tables
@@ -146,6 +151,46 @@ def test_readers_are_told_how_to_reach_the_operator(monkeypatch: pytest.MonkeyPa
         assert f'<a href="{escape(target)}">{escape(contact)}</a></footer>' in get(path, Accept="text/html").text
     assert f'at <a href="{escape(target)}">{escape(contact)}</a>.' in get("/docs/going-live").text
     assert f"at <{contact}>." in get("/docs/going-live.md").text
+
+
+@pytest.fixture
+def rendered_again() -> Iterator[None]:
+    """Pages are rendered anew in the test and after it, because a page that shows the environment is kept."""
+    markdown.source.cache_clear()
+    markdown.document.cache_clear()
+    yield
+    markdown.source.cache_clear()
+    markdown.document.cache_clear()
+
+
+@pytest.mark.usefixtures("rendered_again")
+def test_readers_are_told_the_limits_of_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_PER_SECOND", "7000")
+    monkeypatch.setenv("MESSAGES_PER_SECOND", "350")
+    for page in (get("/docs/rate-limits"), get("/docs/rate-limits.md")):
+        assert "7,000 requests per second, and 350 messages per second" in page.shown
+        assert "local runner" not in page.shown
+    table = get("/docs/limits.md").text
+    assert "| Requests of all projects together | 7,000 in a second | 429 [`rate_limit_exceeded`]" in table
+    assert "| Messages of all projects together, to each of the two routes | 350 in a second | 429" in table
+
+
+@pytest.mark.usefixtures("rendered_again")
+def test_the_local_runner_says_that_it_has_no_limits_of_the_gateway() -> None:
+    assert "You read this on the local runner, which has no such limits." in get("/docs/rate-limits").shown
+    assert get("/docs/limits.md").text.count("| None on the local runner, where you read this |") == 2
+
+
+def test_limits_are_those_of_the_code() -> None:
+    facts = [{"question": "q", "answer": "a" * 900}] * MAX_FACTS
+    with pytest.raises(ValidationError, match=f"at most {MAX_FACTS_BYTES} bytes"):
+        AgentSettingsPatch.model_validate({"facts": facts})
+    table = get("/docs/limits.md").text
+    assert f"| Settings of the agent | `facts`, in all | {MAX_FACTS_BYTES // 1024} KB as JSON |" in table
+    assert f"| A live call, from dialing on | {LONGEST_MS // MINUTE} minutes |" in table
+    default = Stage.model_fields["turns_per_project"].default
+    assert f"| Live messages of a project without a reply | {default} |" in table
+    assert f"a project may have {default} messages under way" in get("/docs/rate-limits").shown
 
 
 def test_the_description_names_the_operators_contact_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:

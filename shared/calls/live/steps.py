@@ -21,6 +21,7 @@ from shared.calls.dialogue import Progress
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord, SessionRow
 from shared.core import clock
+from shared.core.limits import LONGEST_CALL_MINUTES
 from shared.core.log import logger
 from shared.store import table
 from shared.store.keys import Scope
@@ -53,7 +54,7 @@ POLL_MS = 30 * clock.SECOND
 """How often the carrier is asked for the state of a call for which no event arrives."""
 LOST_AFTER_MS = 10 * clock.MINUTE
 """When a call that the carrier does not know has failed."""
-LONGEST_MS = 15 * clock.MINUTE
+LONGEST_MS = LONGEST_CALL_MINUTES * clock.MINUTE
 """How long a call may take, from dialing on."""
 FILES_WITHIN_MS = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
