@@ -198,7 +198,8 @@ class Stage(_Settings):
 
     - `account`, `region`: the only place to which the stage is deployed.
     - `keep_data`: protects the stack and its table from deletion, and keeps the table, the signing key and the logs.
-    - `requests_per_second`, `burst`: limits of all projects together, above those of one key.
+    - `requests_per_second`, `burst`: limits of all projects together, above those of one key. API Gateway applies the
+      limits of a stage to each method.
     - `messages_per_second`, `messages_burst`: limits of each of the routes that receive messages.
     - `turns_per_project`: live messages of one project that may be under way at once, at most half of the reserved
       concurrency of `messages`.

@@ -193,7 +193,7 @@ def stage_limits() -> str:
         return "You read this on the local runner, which has no such limits."
     requests, messages = rates
     return (
-        f"For all projects together, they are {requests:,} requests per second, and {messages:,} messages per second "
+        f"For all projects together, they are {requests:,} requests per second to one operation, and {messages:,} per second "
         "to each of the two routes that receive messages."
     )
 
@@ -388,7 +388,10 @@ def _code(code: Code) -> str:
 
 
 def _stage_rows() -> Iterator[tuple[str, str, str]]:
-    names = ("Requests of all projects together", "Messages of all projects together, to each of the two routes")
+    names = (
+        "Requests to one operation, of all projects together",
+        "Messages to each of the two routes, of all projects together",
+    )
     rates = api_description.stage_rates()
     for name, rate in zip(names, rates or (None, None), strict=True):
         shown = f"{rate:,} in a second" if rate else "None on the local runner, where you read this"

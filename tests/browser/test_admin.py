@@ -521,7 +521,7 @@ def test_the_day_of_a_desk_is_seen_left_and_printed(site: Site, owner: Page, scr
     expect(owner.get_by_role("heading", level=1)).to_contain_text("Today")
     owner.get_by_label("Day to go to").fill("2032-03-03")
     owner.get_by_role("button", name="Go").click()
-    expect(owner.get_by_role("heading", level=1)).to_have_text("Wed 3 Mar 2032")
+    expect(owner.get_by_role("heading", level=1)).to_have_text("Wed 3 Mar 2032 3 appointments")
     rows = owner.locator("tbody tr")
     expect(rows).to_have_count(4)
     expect(rows.nth(0)).to_contain_text("09:00-09:30")
