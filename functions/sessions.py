@@ -47,7 +47,7 @@ class Recording(TypedDict):
     """A link that is valid for 15 minutes. Null unless the status is `available`."""
     url_expires_at: Time | None
     """When the link expires. Null without a link."""
-    content_type: Literal["audio/wav"]
+    content_type: Annotated[Literal["audio/wav"], Keywords(name="RecordingContentType")]
     """The media type of the recording."""
     duration_seconds: Count | None
     """The recording's length in whole seconds. Null unless the status is `available`."""

@@ -51,6 +51,7 @@ _FIELDS: dict[str, Any] = {
     "event_type": "appointment.confirmed",
     "started_at_ms": 0,
     "ended_at_ms": 2400,
+    "max_attempts": 9,
 }
 _OF_TYPES: dict[tuple[str, str], Any] = {
     **{(name, "from"): "08:30" for name in ("Hours", "HoursInput")},

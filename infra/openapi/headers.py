@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.openapi.schemas import ref
+from infra.openapi.schemas import opened, ref
 from shared.core import limits
 
 _RATE = f'"second";q={limits.REQUESTS_PER_SECOND};w=1, "minute";q={limits.REQUESTS_PER_MINUTE};w=60'
@@ -19,7 +19,7 @@ HEADERS: dict[str, Any] = {
     "Service-Version": {
         "description": "The API revision in force.",
         "required": True,
-        "schema": ref("ApiVersion"),
+        "schema": ref("ApiVersionValue"),
     },
     "Cache-Control": {
         "description": "Responses are not cached.",
@@ -29,7 +29,7 @@ HEADERS: dict[str, Any] = {
     "RateLimit-Policy": {
         "description": "The rate limits of an API key: quota (`q`) and seconds (`w`) of each window.",
         "required": True,
-        "schema": {"type": "string", "const": _RATE},
+        "schema": opened({"type": "string", "const": _RATE}),
     },
     "RateLimit": {
         "description": "The window with the least left: remaining requests (`r`) and seconds until it resets (`t`).",
@@ -62,7 +62,7 @@ HEADERS: dict[str, Any] = {
     },
     "Service-Rate-Limited-Reason": {
         "description": "The limit that is reached: a window of the API key, or the project's live messages under way.",
-        "schema": {"type": "string", "enum": ["second", "minute", "messages"]},
+        "schema": opened({"type": "string", "enum": ["second", "minute", "messages"]}),
     },
     "WWW-Authenticate": {
         "description": "`Bearer`. API Gateway renames it to `x-amzn-Remapped-WWW-Authenticate`.",

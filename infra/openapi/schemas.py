@@ -83,7 +83,10 @@ class Schemas:
         if origin in (Annotated, NotRequired):
             keywords = [found.keywords for found in arguments[1:] if isinstance(found, Keywords)]
             merged = {name: value for each in keywords for name, value in each.items() if name != schema.CODE}
-            return self._closed(arguments[0]) | merged
+            found = self._closed(arguments[0]) | merged
+            if schema.NAME in merged and "const" in found:
+                found["enum"] = [found.pop("const")]  # the one known value
+            return found
         if origin in (Union, types.UnionType):
             (inner,) = (argument for argument in arguments if argument is not type(None))
             return nullable(self.of(inner))

@@ -39,7 +39,7 @@ class Settings(TypedDict):
     """Where people reach the business, as the agent tells who asks for it. Null when unset."""
     timezone: Annotated[str, Keywords(format="iana-timezone")]
     """The IANA time zone of the hours, and of appointments without a zone of their own."""
-    language: Literal["en"]
+    language: Annotated[Literal["en"], Keywords(name="Language")]
     """The language that the agent speaks."""
     opening_hours: list[Hours]
     """When the business is open. Empty: at any time."""

@@ -61,7 +61,7 @@ class Call(TypedDict):
     """The appointment that the call is about. Null for a call about none."""
     channel: Channel
     """How the customer is called."""
-    call_status: Literal["queued"]
+    call_status: Annotated[Literal["queued"], Keywords(name="PlacedCallStatus")]
     """The session's status when the call was placed."""
     not_before: Time | None
     """The earliest time of the call that the request named."""

@@ -70,7 +70,7 @@ class Session(Resource):
     """The appointment that the call is about. Null for a call about none. Never changes."""
     channel: Channel
     """How the customer is called. Never changes."""
-    direction: Literal["outbound"]
+    direction: Annotated[Literal["outbound"], Keywords(name="CallDirection")]
     """Every call is outbound."""
     to: E164
     """The number that is called, E.164: the customer's phone when the call was placed or, from then on, dialed."""

@@ -182,11 +182,11 @@ class _Reader:
 
     def _type(self, schema: Mapping[str, Any]) -> Markup:
         """A type in words, with links to those that have a name."""
+        values, *others = self._resolved(schema).get("anyOf", [None])
+        if others == [{"type": "string"}]:
+            # The known values of an enumeration. The page says that others may follow.
+            return self._type(values)
         if "$ref" in schema:
-            values, *others = self._resolved(schema).get("anyOf", [None])
-            if others == [{"type": "string"}]:
-                # The known values of an enumeration. The page says that others may follow.
-                return self._type(values)
             name = schema["$ref"].rpartition("/")[2]
             self._linked.add(name)
             return Markup('<a href="#{0}">{0}</a>').format(name)

@@ -193,8 +193,8 @@ def stage_limits() -> str:
         return "You read this on the local runner, which has no such limits."
     requests, messages = rates
     return (
-        f"For all projects together, they are {requests:,} requests per second to one operation, and {messages:,} per second "
-        "to each of the two routes that receive messages."
+        f"For all projects together, they are {requests:,} requests per second to one operation, and {messages:,} "
+        "per second to each of the two routes that receive messages."
     )
 
 
@@ -389,8 +389,8 @@ def _code(code: Code) -> str:
 
 def _stage_rows() -> Iterator[tuple[str, str, str]]:
     names = (
-        "Requests to one operation, of all projects together",
-        "Messages to each of the two routes, of all projects together",
+        "Requests of all projects to one operation",
+        "Messages of all projects to each of the two routes",
     )
     rates = api_description.stage_rates()
     for name, rate in zip(names, rates or (None, None), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import re
@@ -191,11 +192,82 @@ def test_responses_allow_values_that_a_later_revision_adds(api_document: Any) ->
     assert later.is_valid({"type": "of_a_later_revision", "x": 1})
 
 
+def closed_in_responses(described: Any) -> Iterator[str]:
+    """The places of enumerations and constants of responses and webhooks that allow no further value."""
+    sent = [operation["responses"] for _, _, operation in operations(described)]
+    sent += [webhook["post"]["requestBody"] for webhook in described["webhooks"].values()]
+    components = described["components"]
+    waiting = {f"headers/{name}": header["schema"] for name, header in components["headers"].items()}
+    for _, part in dicts([sent, components["responses"]]):
+        if "/schemas/" in str(part.get("$ref")):
+            waiting[name_of(part)] = components["schemas"][name_of(part)]
+    seen = {*waiting}
+    while waiting:
+        for place, part in open_dicts(*reversed(waiting.popitem())):
+            values = {part["const"]} if "const" in part else {*part.get("enum", ())}
+            # Yes or no, and a header that is a promise.
+            if not values <= {True, "true", "false", "no-store"}:
+                yield place
+            if "$ref" in part and name_of(part) not in seen:
+                seen.add(name_of(part))
+                waiting[name_of(part)] = components["schemas"][name_of(part)]
+
+
+def open_dicts(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """As `dicts`, without the alternatives to any string, and without the types of resources, actions and events."""
+    if isinstance(value, dict):
+        if {"type": "string"} in value.get("anyOf", ()):
+            return
+        yield place, value
+        union = re.fullmatch(r"\w+(Action|Event)/properties", place)
+        for name, part in value.items():
+            is_type = place.endswith("/properties") and (name == "object" or (name == "type" and union))
+            if not is_type:
+                yield from open_dicts(part, f"{place}/{name}")
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from open_dicts(part, f"{place}/{number}")
+
+
+def test_no_enumeration_or_constant_of_a_response_is_closed(api_document: Any) -> None:
+    assert [*closed_in_responses(api_document)] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "closed", "place"),
+    [
+        ("Session", "direction", {"type": "string", "const": "outbound"}, "Session/properties/direction"),
+        ("Delivery", "max_attempts", {"type": "integer", "const": 9}, "Delivery/properties/max_attempts"),
+        ("Line", "role", {"anyOf": [{"$ref": "#/components/schemas/Speaker"}, {"type": "null"}]}, "Speaker"),
+        ("Delivery", "type", {"type": "string", "enum": ["a", "b"]}, "Delivery/properties/type"),
+        ("PreviousSession", "channel", {"$ref": "#/components/schemas/Channel"}, "Channel"),
+    ],
+)
+def test_a_closed_one_is_found(api_document: Any, schema: str, field: str, closed: Any, place: str) -> None:
+    changed = copy.deepcopy(api_document)
+    changed["components"]["schemas"][schema]["properties"][field] = closed
+    assert [*closed_in_responses(changed)] == [place]
+
+
+def test_a_closed_header_is_found(api_document: Any) -> None:
+    changed = copy.deepcopy(api_document)
+    changed["components"]["headers"]["Service-Version"]["schema"] = {"$ref": "#/components/schemas/ApiVersion"}
+    assert [*closed_in_responses(changed)] == ["ApiVersion"]
+
+
 def test_every_known_value_of_a_response_is_described(api_document: Any) -> None:
     schemas = api_document["components"]["schemas"]
     # Dates, days, codes and events, which have pages or webhooks of their own; and those of which a field says all.
     others = {"ApiVersion", "Day", "ErrorCode", "ErrorType", "EventFilter", "EventType"}
-    others |= {"AnsweredBy", "CallStatus", "Speaker"}
+    others |= {
+        "AnsweredBy",
+        "CallDirection",
+        "CallStatus",
+        "Language",
+        "PlacedCallStatus",
+        "RecordingContentType",
+        "Speaker",
+    }
     names = {name.removesuffix("Value") for name in schemas if name.endswith("Value")}
     assert others < names
     for name in names - others:

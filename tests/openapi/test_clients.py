@@ -46,8 +46,11 @@ def test_the_enumerations_of_a_python_client_have_names_of_their_own(python_clie
 
 
 def test_a_python_client_survives_a_later_revision(service: Service, python_client: str) -> None:
-    key = service.projects[0].test_key
-    run(sys.executable, HERE / "future.py", service.base_url, key, PYTHONPATH=python_client)
+    with Receiver(service.promises) as receiver:
+        hook = receiver.hook()
+        arguments = (service.base_url, service.projects[0].test_key, hook.url)
+        run(sys.executable, HERE / "future.py", *arguments, PYTHONPATH=python_client)
+        hook.wait()
     assert not service.promises.new
 
 

@@ -116,7 +116,7 @@ class Description:
                     yield f"described, {where}: header {name}"
                 continue
             value = int(text) if header["schema"].get("type") == "integer" and text.isdecimal() else text
-            if not self._validator(header["schema"]).is_valid(value):
+            if not self._validator(close_schema(header["schema"])).is_valid(value):
                 yield f"described, {where} header {name}: {text!r}"
 
     def _of_schema(self, where: str, schema: Mapping[str, Any], value: Any) -> Iterator[str]:

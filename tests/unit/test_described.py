@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infra.openapi import examples
 from tests.support.described import description
 
 REQUEST_ID = "req_" + 26 * "0"
@@ -98,6 +99,8 @@ def test_a_header_too_many_too_few_or_of_another_kind_is_one() -> None:
     lacking = {name: value for name, value in HEADERS.items() if name != "RateLimit"}
     assert breaches(headers=lacking) == ["described, ping 200: no header ratelimit"]
     assert len(breaches(headers=HEADERS | {"RateLimit": "99"})) == 1
+    for name, value in (("Service-Version", "2032-01-01"), ("RateLimit-Policy", '"second";q=9;w=1')):
+        assert breaches(headers=HEADERS | {name: value}) == [f"described, ping 200 header {name}: {value!r}"]
 
 
 def test_a_code_that_the_operation_does_not_have_or_of_another_type_is_one() -> None:
@@ -122,3 +125,12 @@ def test_a_webhook_is_judged_by_its_type() -> None:
     assert len(breaches_of(EVENT | {"type": "appointment.created"})) == 1
     assert len(breaches_of(EVENT | {"stray": 1})) == 1
     assert len(breaches_of(EVENT, SIGNED | {"webhook-id": "1"})) == 1
+
+
+def test_a_value_of_a_later_revision_is_one() -> None:
+    settings = examples.RESPONSES["AgentSettings"]
+    assert not breaches(settings, path="/v1/agent_settings")
+    for name in ("language", "change_policy"):
+        later = settings | {name: "of_a_later_revision"}
+        [found] = breaches(later, path="/v1/agent_settings")
+        assert f"/{name}: " in found

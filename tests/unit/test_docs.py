@@ -168,11 +168,11 @@ def test_readers_are_told_the_limits_of_the_gateway(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("REQUESTS_PER_SECOND", "7000")
     monkeypatch.setenv("MESSAGES_PER_SECOND", "350")
     for page in (get("/docs/rate-limits"), get("/docs/rate-limits.md")):
-        assert "7,000 requests per second, and 350 messages per second" in page.shown
+        assert "7,000 requests per second to one operation, and 350 per second to each of the two routes" in page.shown
         assert "local runner" not in page.shown
     table = get("/docs/limits.md").text
-    assert "| Requests of all projects together | 7,000 in a second | 429 [`rate_limit_exceeded`]" in table
-    assert "| Messages of all projects together, to each of the two routes | 350 in a second | 429" in table
+    assert "| Requests of all projects to one operation | 7,000 in a second | 429 [`rate_limit_exceeded`]" in table
+    assert "| Messages of all projects to each of the two routes | 350 in a second | 429" in table
 
 
 @pytest.mark.usefixtures("rendered_again")

@@ -120,7 +120,7 @@ class Delivery(TypedDict):
     """The id of the delivery that a manual retry repeats. Null otherwise."""
     attempt_count: Annotated[int, Keywords(minimum=0, maximum=len(RETRY_SCHEDULE_S))]
     """The number of recorded attempts."""
-    max_attempts: Annotated[int, Keywords(const=len(RETRY_SCHEDULE_S))]
+    max_attempts: Annotated[int, Keywords(minimum=1)]
     """The number of attempts after which the delivery fails."""
     next_attempt_at: Time | None
     """When the next attempt is planned; the present time if it is being made or waits for its turn.
