@@ -26,6 +26,8 @@ CARRIER_HEADERS = re.compile(
 )
 OPEN = ({"type": "string"}, {"$ref": "#/components/schemas/UnknownEvent"})
 """What the description allows beside known values and known events."""
+SENT_NOW = {("Delivery", "max_attempts"): {"const": 9}}
+"""What the service sends where the description allows any number."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Description:
     def __init__(self, document: Any) -> None:
         self._components = document["components"]
         self._schemas = {name: close_schema(schema) for name, schema in self._components["schemas"].items()}
+        for (name, field), keywords in SENT_NOW.items():
+            self._schemas[name]["properties"][field] |= keywords
         self._webhooks = document["webhooks"]
         self._operations: dict[str, list[Operation]] = {}
         self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}

@@ -134,3 +134,7 @@ def test_a_value_of_a_later_revision_is_one() -> None:
         later = settings | {name: "of_a_later_revision"}
         [found] = breaches(later, path="/v1/agent_settings")
         assert f"/{name}: " in found
+    delivery, path = examples.RESPONSES["Delivery"], "/v1/events/evt_1/deliveries/whd_1"
+    assert not breaches(delivery, path=path)
+    [found] = breaches(delivery | {"max_attempts": 12}, path=path)
+    assert "/max_attempts: " in found
