@@ -7,6 +7,7 @@ chart.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import statistics
@@ -65,6 +66,8 @@ def measure(rounds: int) -> dict[str, Measured]:
     from tests.support import browsing, privileges
     from tests.support.stage import running, running_database
 
+    # The stage of the lists has closed the loop on which handlers of requests run.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     with (
         tempfile.TemporaryDirectory() as folder,
         running_database(Path(folder)) as port,
