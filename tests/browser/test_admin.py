@@ -199,6 +199,7 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
 
     # Who waits for a person.
     page.get_by_role("link", name="Conversations", exact=True).tap()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Conversations")
     page.goto(site.path("conversations?status=waiting"))
     page.get_by_role("link", name="Ada Lovelace").or_(page.locator("tbody a")).first.tap()
     expect(page.get_by_text("The customer waits for a person")).to_be_visible()
