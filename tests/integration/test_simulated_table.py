@@ -7,6 +7,7 @@ Where DynamoDB Local differs from DynamoDB, the simulation follows DynamoDB or i
 - DynamoDB Local puts records of all items into one shard. The simulation splits the stream by partition key.
 - DynamoDB refuses an update that would give an index key a value of another type. Whether it does so before the
   condition fails is not compared: the service has no such update.
+- A transaction that has an item twice is invalid. DynamoDB Local may name the conditions that failed instead.
 - What is invalid in itself, DynamoDB Local sometimes reports as the reason of a cancelled transaction. Both are taken
   as the same.
 - DynamoDB Local does not delete expired items within the time of a test. The simulation deletes them hours late.
@@ -181,13 +182,22 @@ def test_the_same_operations_have_the_same_results(stage: Stage, operations: lis
     stage.stream_records()
     for operation, parameters in operations:
         given_parameters = _fill_in(operation, parameters, name, prefix)
-        assert _result(simulated.call, operation, given_parameters) == _real(operation, given_parameters), (
-            operation,
-            given_parameters,
-        )
+        ours, real = _result(simulated.call, operation, given_parameters), _real(operation, given_parameters)
+        if _repeats_an_item(given_parameters) and not isinstance(real, dict):
+            real = "invalid"
+        assert ours == real, (operation, given_parameters)
     # The stage applies the filter of Lambda's event source mapping.
     of_kind = [record for record in simulated.stream if _kind(record) in STREAM_KINDS]
     assert _changes(of_kind) == _changes(stage.stream_records())
+
+
+def _repeats_an_item(parameters: dict[str, Any]) -> bool:
+    keys = [
+        json.dumps(details.get("Key") or {name: details["Item"][name] for name in ("pk", "sk")})
+        for item in parameters.get("TransactItems", ())
+        for details in item.values()
+    ]
+    return len(set(keys)) < len(keys)
 
 
 def _fill_in(operation: str, parameters: dict[str, Any], table: str, prefix: str) -> dict[str, Any]:

@@ -98,6 +98,8 @@ class _Parser:
     def __init__(self, text: str, values: Values) -> None:
         self._text, self._values = text, values
         self._tokens = list(_tokens(text))
+        self._in_parentheses: tuple[int, int] | None = None
+        """The tokens that were left before and after the last condition in parentheses."""
 
     def disjunction(self) -> Test:
         """A condition whose parts OR separates."""
@@ -135,8 +137,12 @@ class _Parser:
 
     def _test(self) -> Test:
         if self._accept("("):
+            left = len(self._tokens)
             test = self.disjunction()
+            if self._in_parentheses == (left, len(self._tokens)):
+                raise Invalid("The expression has redundant parentheses")
             self._expect(")")
+            self._in_parentheses = (left + 1, len(self._tokens))
             return test
         for name, wanted in (("attribute_exists", True), ("attribute_not_exists", False)):
             if self._accept(name):
