@@ -227,11 +227,11 @@ WORK = {
     ),
     "admin_page": Work(
         "admin page with a list of 20",
-        requests=1, runs={"admin": 1}, calls=6, reads=11, logged=364, sent_out=13_939,
+        requests=1, runs={"admin": 1}, calls=5, reads=10, logged=364, sent_out=13_939,
     ),
     "find": Work(
         "find box, 20 people by two words",
-        requests=1, runs={"admin": 1}, calls=9, reads=31.5, logged=357, sent_out=7_813,
+        requests=1, runs={"admin": 1}, calls=8, reads=30.5, logged=357, sent_out=7_813,
     ),
 }  # fmt: skip
 """A message answered by the model is a live one, with its slot, its usage and the metrics of the agent.
