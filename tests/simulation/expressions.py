@@ -137,12 +137,12 @@ class _Parser:
 
     def _test(self) -> Test:
         if self._accept("("):
-            left = len(self._tokens)
+            inside = len(self._tokens)
             test = self.disjunction()
-            if self._in_parentheses == (left, len(self._tokens)):
+            if self._in_parentheses == (inside, len(self._tokens)):
                 raise Invalid("The expression has redundant parentheses")
             self._expect(")")
-            self._in_parentheses = (left + 1, len(self._tokens))
+            self._in_parentheses = (inside + 1, len(self._tokens))
             return test
         for name, wanted in (("attribute_exists", True), ("attribute_not_exists", False)):
             if self._accept(name):
