@@ -26,7 +26,11 @@ from appointments_client.api.calls import (
 from appointments_client.api.conversations import send_message_to_thread
 from appointments_client.api.customers import create_customer
 from appointments_client.api.events import list_events
-from appointments_client.api.webhook_endpoints import create_webhook_endpoint, test_webhook_endpoint
+from appointments_client.api.webhook_endpoints import (
+    create_webhook_endpoint,
+    delete_webhook_endpoint,
+    test_webhook_endpoint,
+)
 from appointments_client.models import (
     AppointmentCreate,
     CustomerCreate,
@@ -177,6 +181,7 @@ def main(base_url: str, api_key: str, receiver_url: str) -> None:
     endpoint = create_webhook_endpoint.sync(client=client, body=WebhookEndpointCreate(url=receiver_url))
     delivery = test_webhook_endpoint.sync(endpoint.id, client=client)
     assert (delivery.max_attempts, delivery.status, delivery.trigger) == (12, LATER, LATER), delivery
+    delete_webhook_endpoint.sync(endpoint.id, client=client)
 
     wait_for(lambda: {event.id for event in catch_up.run()} == ids_in_the_log(base_url, api_key, since - OVERLAP))
     ids = [event.id for event in catch_up.processed]
