@@ -245,16 +245,15 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
     found = [*map(lists.document, pages.read(visit.scope, APPOINTMENTS, query).rows)]
     shown = [one for one in found if one["status"] != AppointmentStatus.CANCELLED]
-    ahead = [one for one in shown if clock.parse(one["appointment_at"]) >= clock.now()]
-    if "appointment_id" not in values and ahead:
-        values = {**values, "appointment_id": min(ahead, key=lambda one: str(one["appointment_at"]))["id"]}
+    if "appointment_id" not in values and (following := today.next_of(visit, customer["id"])) is not None:
+        values = {**values, "appointment_id": following["id"]}
     return visit.render(
         "customer_call.html",
         error.status if error else 200,
         section=SECTION,
         customer=customer,
         appointments=shown,
-        past={one["id"] for one in shown if one not in ahead},
+        past={one["id"] for one in shown if clock.parse(one["appointment_at"]) < clock.now()},
         channels=[*Channel],
         active=_active_call(visit, record),
         form={name: values.get(name, "") for name in _CALL_FORM} | {"once": secrets.token_urlsafe(16)},
