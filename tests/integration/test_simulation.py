@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.simulation import runner
 from tests.simulation.history import Outcome
+from tests.simulation.scheduler import Group, Scheduler
 
 HISTORIES = 80
 
@@ -61,3 +63,19 @@ def test_a_failure_is_a_table_with_a_short_name_for_each_id() -> None:
         "    0.300000  sessions@0.1            SendMessageBatch  dials cust-1 cust-2  200",
         "    0.400000  sessions@0.1            killed",
     ]
+
+
+def test_the_event_loop_of_a_killed_task_does_not_run_in_the_next_task() -> None:
+    scheduler, killed = Scheduler("1", 0), Group("killed")
+    loops: list[object] = []
+
+    async def die() -> None:
+        scheduler.kill(killed)
+
+    def next_task() -> None:
+        loops.append(asyncio.events._get_running_loop())
+
+    scheduler.spawn("killed", lambda: asyncio.new_event_loop().run_until_complete(die()), killed)
+    scheduler.spawn("next", next_task, after=1)
+    scheduler.run(lambda: bool(loops), 10)
+    assert loops == [None]

@@ -117,6 +117,8 @@ class Scheduler:
         if self.current is not None and self.current.group is group:
             # Never collected: that would unwind the stack of the dead.
             self._dead.append(self.current.thread)
+            # Its event loop must not seem to run in the next task.
+            asyncio.events._set_running_loop(None)
             self._hub.switch()
 
     def freeze(self, group: Group) -> None:
