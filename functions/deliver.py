@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shared.aws.services import Unavailable
@@ -184,37 +185,34 @@ def _released_on_failure(delivery: ClaimedDelivery) -> Iterator[None]:
         raise
 
 
+@dataclass(frozen=True)
+class SentEvent:
+    """One POST of the event, and what came of it."""
+
+    url: str
+    at: clock.Instant
+    """When the request was sent."""
+    outcome: AttemptOutcome
+    arrival: Arrival
+    """The wake-up that caused the attempt."""
+
+
 def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: Arrival) -> None:
     """Send the event and save the outcome.
 
     If the outcome cannot be saved, the claim is kept, because the event may have arrived. The wake-up that comes
     again finds the row claimed, and `sweep` starts the next worker once the lease has expired.
     """
-    url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
-    with _released_on_failure(delivery):
-        secrets = [signing.decrypt(endpoint_id, ciphertext) for ciphertext in endpoint.secrets]
-    sent_at, headers = clock.now(), {"Content-Type": "application/json"}
-    headers |= signing.headers(secrets, delivery.doc["event_id"], body, sent_at // clock.SECOND)
-    outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
-
-    def save(current: Snapshot | None) -> None:
-        # The endpoint may be changed or deleted during the attempt.
-        step = next_step(delivery.number, outcome, closed=delivery.is_closed(current))
-        change = health.change(delivery.scope, current, url, step, outcome, arrival)
-        saved = _save_attempt(delivery, url, sent_at, outcome, step, change.writes)
-        if saved and change.after_commit is not None:
-            change.after_commit()
-
-    def latest() -> Snapshot | None:
-        return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)
-
+    sent = _post(delivery, endpoint, body, arrival)
+    outcome = sent.outcome
+    latest = partial(_endpoint_of, delivery)
     current: Snapshot | None = endpoint
     if outcome.error is None and outcome.duration_ms >= OVERLAP_MS:
         # Another attempt may have failed meanwhile, and marked the endpoint as failing. This success ends that. If the
         # read fails, the attempt is saved all the same.
         with contextlib.suppress(Unavailable):
             current = latest()
-    commit.retry_with_latest([current], latest, save)
+    commit.retry_with_latest([current], latest, partial(_save_outcome, delivery, sent))
     logger().info(
         "attempt",
         extra={
@@ -227,31 +225,50 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     )
 
 
-def _save_attempt(
-    delivery: ClaimedDelivery,
-    url: str,
-    sent_at: clock.Instant,
-    outcome: AttemptOutcome,
-    step: Retry | Ended,
-    also: Sequence[table.Write],
-) -> bool:
-    """Save the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
+def _post(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: Arrival) -> SentEvent:
+    """Sign the event and send it."""
+    with _released_on_failure(delivery):
+        secrets = [signing.decrypt(endpoint.doc["id"], ciphertext) for ciphertext in endpoint.secrets]
+    url, at, headers = endpoint.doc["url"], clock.now(), {"Content-Type": "application/json"}
+    headers |= signing.headers(secrets, delivery.doc["event_id"], body, at // clock.SECOND)
+    outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
+    return SentEvent(url, at, outcome, arrival)
 
-    `sent_at` is the instant at which the request was sent. Then sets the timer of the next attempt. Writes nothing
-    and returns False if another worker has taken over. Raises ConditionFailed or Contended if the endpoint was modified
-    concurrently: read it again.
+
+def _endpoint_of(delivery: ClaimedDelivery) -> Snapshot | None:
+    endpoint_id = delivery.doc["webhook_endpoint_id"]
+    return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)
+
+
+def _save_outcome(delivery: ClaimedDelivery, sent: SentEvent, endpoint: Snapshot | None) -> None:
+    """Save the attempt, its next step, and what the outcome changes about the endpoint, in one transaction.
+
+    `endpoint` is its current state: it may have been changed or deleted during the attempt. Raises ConditionFailed or
+    Contended if it was modified since it was read.
     """
+    step = next_step(delivery.number, sent.outcome, closed=delivery.is_closed(endpoint))
+    change = health.change(delivery.scope, endpoint, sent.url, step, sent.outcome, sent.arrival)
+    if _save_attempt(delivery, sent, step, change.writes) and change.after_commit is not None:
+        change.after_commit()
+
+
+def _save_attempt(delivery: ClaimedDelivery, sent: SentEvent, step: Retry | Ended, also: Sequence[table.Write]) -> bool:
+    """Save the attempt and its next step, with the writes to the endpoint (`also`). Then set the timer of the next one.
+
+    Writes nothing and returns False if another worker has taken over.
+    """
+    outcome = sent.outcome
     now = clock.now()
     attempt: Attempt = {
         "number": delivery.number,
-        "at": clock.iso(sent_at),
+        "at": clock.iso(sent.at),
         "response_status_code": outcome.status,
         "error_code": outcome.error,
         "duration_ms": outcome.duration_ms,
     }
     doc: Delivery = {
         **delivery.doc,
-        "url": url,
+        "url": sent.url,
         "attempt_count": delivery.number,
         "last_attempt_at": attempt["at"],
         "response_status_code": outcome.status,

@@ -21,6 +21,7 @@ from shared.aws.services import Unavailable
 from shared.calls import commands as calls
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
+from shared.calls.sessions import Session
 from shared.conversations import commands, turns
 from shared.conversations.resource import (
     CONVERSATIONS,
@@ -94,25 +95,10 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     another worker or request to claim. Raises one of `RETRYABLE`: AgentUnavailable if the agent is throttled or has no
     reply in the turn's time, ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
     """
-    may_call = True
-
-    def attempt(current: ConversationRecord) -> str:
-        nonlocal may_call
-        result = _introduced_reply(turn, current, may_call)
-        try:
-            body = _keep_wish_and_save(turn, current, result)
-        except ApiError as error:
-            logger().info("call refused", extra={"message_id": turn.id, "code": error.code})
-            may_call = False
-            result = _introduced_reply(turn, current, may_call)
-            body = _keep_wish_and_save(turn, current, result)
-        logger().info("turn", extra={"message_id": turn.id, "failed": result.failed})
-        return body
-
+    known = [] if conversation is None else [conversation]
+    latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
     try:
-        known = [] if conversation is None else [conversation]
-        latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
-        return commit.retry_with_latest(known, latest, attempt, COMMIT_TRIES, turn.seconds)
+        return commit.retry_with_latest(known, latest, partial(_reply_once, turn), COMMIT_TRIES, turn.seconds)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         tasks.release(turn.claim)
@@ -120,6 +106,24 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     except Exception:
         tasks.release(turn.claim, failed=True)
         raise
+
+
+def _reply_once(turn: Turn, conversation: ConversationRecord) -> str:
+    """Get the agent's reply for the current rows and commit it. Returns the body of the request's response.
+
+    Raises ConditionFailed or Contended if a row was modified since it was read.
+    """
+    agent = _introduced_reply(turn, conversation, may_call=True)
+    _keep_wish(turn, conversation, agent)
+    try:
+        call = _requested_call(turn, conversation, agent)
+    except ApiError as refused:
+        logger().info("call refused", extra={"message_id": turn.id, "code": refused.code})
+        agent, call = _introduced_reply(turn, conversation, may_call=False), None
+        _keep_wish(turn, conversation, agent)
+    body = _save_reply(turn, conversation, agent, call)
+    logger().info("turn", extra={"message_id": turn.id, "failed": agent.failed})
+    return body
 
 
 def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
@@ -134,12 +138,23 @@ def _introduction(business: str) -> str:
     return f"{INTRODUCTION}{escaped(business)}.\n\n"
 
 
-def _keep_wish_and_save(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
-    """Commit the reply. A wish not to be contacted is kept before it, and holds whatever becomes of the turn."""
+def _keep_wish(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> None:
+    """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
     customer_id = conversation.doc["customer_id"]
     if customer_id is not None and agent.reply.result.has("customer_opted_out"):
         opting_out.keep(turn.scope, customer_id)
-    return _save_reply(turn, conversation, agent)
+
+
+def _requested_call(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> Change[Session] | None:
+    """The call that the agent requests; None if it requests none. Raises ApiError if the customer cannot be called."""
+    if not agent.reply.result.wants_call or _is_ended(conversation):
+        return None
+    assert conversation.doc["customer_id"] is not None
+    return calls.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+
+
+def _is_ended(conversation: ConversationRecord) -> bool:
+    return conversation.doc["status"] == ConversationStatus.ENDED
 
 
 def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
@@ -250,20 +265,18 @@ def _apology() -> AgentReply:
     return AgentReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
 
 
-def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
-    """Commit the reply and its changes. Returns the body of the request's response.
+def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply, call: Change[Session] | None) -> str:
+    """Commit the reply, its changes and the call. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
-    ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
+    ConditionFailed or Contended if a row was modified concurrently.
     """
     scope, reply, result = turn.scope, agent.reply, agent.reply.result
-    if conversation.doc["status"] == ConversationStatus.ENDED:
+    if _is_ended(conversation):
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
     now = max(clock.now(), turn.asked_at_ms + 1)
-    actions, call = list(result.actions), None
-    if result.wants_call:
-        assert conversation.doc["customer_id"] is not None
-        call = calls.call_customer(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+    actions = list(result.actions)
+    if call is not None:
         actions.append({"type": "call_requested", "session_id": call.doc["id"]})
     reply_message: AssistantMessage = {
         "id": ids.new(MESSAGES.prefix, now),
