@@ -23,7 +23,7 @@ from tests.bench.samples import Figure, Goal
 if TYPE_CHECKING:
     from shared.store import table
     from shared.store.keys import Scope
-    from tests.support.browsing import Shown
+    from tests.support.admin_client import Shown
     from tests.support.stage import Answer, Project, Stage
 
 ROWS = 10_000
@@ -63,7 +63,7 @@ Measured = tuple[int, list[float], list[float]]
 def measure(rounds: int) -> dict[str, Measured]:
     """The reads and times of each page."""
     from shared.admin import members
-    from tests.support import browsing, privileges
+    from tests.support import admin_client, privileges
     from tests.support.stage import running, running_database
 
     # The stage of the lists has closed the loop on which handlers of requests run.
@@ -74,7 +74,7 @@ def measure(rounds: int) -> dict[str, Measured]:
         running(port, Path(folder), privileges.Recorder()) as stage,
     ):
         project = stage.project()
-        browser = browsing.signed_in(stage, "ada@example.com", {project.id: members.OWNER})
+        browser = admin_client.signed_in(stage, "ada@example.com", {project.id: members.OWNER})
         names = _fill(stage, project)
         # The emulators' objects and the rows, which no function has, are not searched for garbage in every round.
         gc.collect()
@@ -120,7 +120,7 @@ def _fill(stage: Stage, project: Project) -> dict[str, str]:
     """Write the rows. Returns what the paths name."""
     from shared.core import clock
     from shared.store.keys import Scope
-    from tests.support import browsing, rows
+    from tests.support import admin_client, rows
     from tests.support.resources import create_resource
 
     scope = Scope(project.id, False)
@@ -128,8 +128,8 @@ def _fill(stage: Stage, project: Project) -> dict[str, str]:
     customer = create_resource(stage, "/v1/customers", phone="+15005550006")["id"]
     conversation = create_resource(stage, "/v1/conversations")
     today = clock.now() // clock.DAY * clock.DAY
-    [key] = [one.id for one in browsing.keys_of(project.id) if not one.livemode]
-    with browsing.as_test() as operator:
+    [key] = [one.id for one in admin_client.keys_of(project.id) if not one.livemode]
+    with admin_client.as_test() as operator:
         found = [
             *_people(scope),
             *_appointments(scope, customer, today),

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.bench.samples import Figure, Goal
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.receivers import Exchange, Receiver
 from tests.support.runner import Service, local_runner, memory_folder
 

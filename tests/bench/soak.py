@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 from infra.local.database import HEAP_MB
 from tests.bench.samples import Figure, Goal, machine, table, write
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.runner import LocalRunner, memory_folder
 
 CLIENTS = 8

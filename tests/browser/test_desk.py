@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from functions.admin import lists, timeline
-from tests.support.given import unique
-from tests.support.looking import VIEWS, complain, duplicate_ids, overhang, violations
+from tests.support.client_actions import unique
+from tests.support.page_checks import VIEWS, complain, duplicate_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 expect.set_options(timeout=PATIENCE)

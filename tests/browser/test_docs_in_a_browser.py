@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from shared.docs.contents import PAGES
-from tests.support.looking import VIEWS, complain, overhang, violations
+from tests.support.page_checks import VIEWS, complain, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 expect.set_options(timeout=PATIENCE)

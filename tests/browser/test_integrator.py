@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support import receivers
-from tests.support.looking import VIEWS, complain, duplicate_ids, overhang, violations
+from tests.support.page_checks import VIEWS, complain, duplicate_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 

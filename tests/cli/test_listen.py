@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.processes import Background, Cli, Wire
 from tests.support.client import Client, wait_for
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver, service_signature_is_valid, standard_signature_is_valid
 

@@ -11,7 +11,7 @@ from functools import partial
 from infra.cli.trigger import RECIPES
 from tests.cli.processes import Cli
 from tests.support.client import Client, wait_for
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.runner import ROOT
 from tests.support.signed_receiver import Receiver
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Client, Promises
-from tests.support.given import Subscribe
+from tests.support.client_actions import Subscribe
 from tests.support.runner import Project, Service, local_runner, memory_folder, subscriptions
 from tests.support.signed_receiver import Receiver
 

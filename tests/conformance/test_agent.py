@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.support.client import Client, assert_error, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     Subscribe,
     create_appointment,
     create_conversation,

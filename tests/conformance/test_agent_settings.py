@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, assert_error, wait_for
-from tests.support.given import create_appointment, create_customer, event_about, unique
+from tests.support.client_actions import create_appointment, create_customer, event_about, unique
 
 PATH = "/v1/agent_settings"
 DEFAULTS: dict[str, Any] = {

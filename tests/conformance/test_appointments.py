@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error
-from tests.support.given import (
+from tests.support.client_actions import (
     UNKNOWN,
     create_appointment,
     create_customer,

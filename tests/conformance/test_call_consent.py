@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     call,
     create_appointment,
     create_customer,
@@ -25,7 +25,7 @@ from tests.support.given import (
     simulated_phone,
     unique,
 )
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.runner import Service, local_runner, memory_folder, skip_unless_own_runner
 
 WHATSAPP = {"channel": "whatsapp"}

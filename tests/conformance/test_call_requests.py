@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error, assert_replay
-from tests.support.given import (
+from tests.support.client_actions import (
     UNKNOWN,
     call,
     create_appointment,
@@ -23,7 +23,7 @@ from tests.support.given import (
     simulated_phone,
     unique,
 )
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 
 # What a call may ask for.
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     Subscribe,
     call,
     call_ended,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, assert_error
-from tests.support.given import (
+from tests.support.client_actions import (
     call,
     create_appointment,
     create_conversation,
@@ -24,7 +24,7 @@ from tests.support.given import (
     simulated_phone,
     unique,
 )
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.runner import Service, local_runner, memory_folder, skip_unless_own_runner
 
 # One call at a time. At the suite's speed a call is over before the next request, so these take their time.

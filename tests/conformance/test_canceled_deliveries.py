@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, assert_error, wait_for
-from tests.support.given import Subscribe, deliveries_of, delivery_has_ended, delivery_when, notify, seconds, waiting
+from tests.support.client_actions import (
+    Subscribe,
+    deliveries_of,
+    delivery_has_ended,
+    delivery_when,
+    notify,
+    seconds,
+    waiting,
+)
 from tests.support.receivers import Exchange, answer
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver

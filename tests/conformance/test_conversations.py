@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error, assert_replay, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     UNKNOWN,
     create_appointment,
     create_conversation,

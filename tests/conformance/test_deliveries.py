@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import receivers
 from tests.support.client import Client, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     Subscribe,
     create_appointment,
     create_customer,

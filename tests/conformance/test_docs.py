@@ -19,10 +19,10 @@ from shared.core.event_types import EVENT_TYPES
 from shared.docs import markdown
 from shared.docs.contents import PAGES
 from shared.docs.markdown import Block
-from tests.support.browsing import Markup
+from tests.support.admin_client import Markup
 from tests.support.client import Client, wait_for
+from tests.support.client_actions import create_appointment, create_customer, simulated_phone, unique
 from tests.support.documentation import Reader, assert_refuses_unsigned
-from tests.support.given import create_appointment, create_customer, simulated_phone, unique
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver
 

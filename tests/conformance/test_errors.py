@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tests.support.client import Client, assert_error
+from tests.support.client_actions import UNKNOWN, create_customer, unique, unique_phone
 from tests.support.described import DESCRIPTION
-from tests.support.given import UNKNOWN, create_customer, unique, unique_phone
 from tests.support.runner import Service
 
 TOO_LARGE = b" " * (256 * 1024 + 1)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.support.client import REVISIONS, Client, assert_error, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     UNKNOWN,
     Subscribe,
     create_appointment,

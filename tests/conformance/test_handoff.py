@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error, wait_for
-from tests.support.given import create_customer, unique
+from tests.support.client_actions import create_customer, unique
 
 HANDOFF, FAILURE = "[[sim:handoff]]", "[[sim:error]]"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import given
+from tests.support import client_actions
 from tests.support.client import Client, Promises
 from tests.support.runner import LocalRunner, memory_folder
 
@@ -59,11 +59,11 @@ def _client(runner: LocalRunner) -> Client:
 
 
 def _place_call(client: Client, outcome: str) -> tuple[str, str, str]:
-    phone = given.simulated_phone(outcome)
+    phone = client_actions.simulated_phone(outcome)
     customer = client.post("/v1/customers", {"phone": phone}).ok(201)
     body = {"customer_id": customer["id"], "appointment_at": "2031-05-06T10:00:00Z"}
     appointment = client.post("/v1/appointments", body).ok(201)
-    answer = given.call(client, customer["id"], {"appointment_id": appointment["id"]})
+    answer = client_actions.call(client, customer["id"], {"appointment_id": appointment["id"]})
     return outcome, answer.json["session_id"], appointment["id"]
 
 
@@ -91,8 +91,8 @@ def _look(client: Client, placed: list[tuple[str, str, str]]) -> None:
 def _wait_for_end(client: Client, session_id: str, silent: bool, deadline: float) -> Any:
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
-            session = given.retrieve_session(client, session_id)
-            if given.call_ended(session) and (silent or session["recording_status"] == "available"):
+            session = client_actions.retrieve_session(client, session_id)
+            if client_actions.call_ended(session) and (silent or session["recording_status"] == "available"):
                 return session
             assert time.monotonic() < deadline, session
         time.sleep(0.1)

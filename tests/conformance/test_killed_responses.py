@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import given
+from tests.support import client_actions
 from tests.support.client import Client, Promises
 from tests.support.runner import LocalRunner
 
@@ -51,7 +51,7 @@ def test_what_was_responded_is_there_after_everything_was_killed_at_that_moment(
 
 def _write_until_killed(runner: LocalRunner, order: random.Random) -> list[str]:
     """The ids of the appointments in the responses until the kill, right after one of them."""
-    customer_id = given.create_customer(_client(runner))["id"]
+    customer_id = client_actions.create_customer(_client(runner))["id"]
     killing = threading.Lock()
     made: list[str] = []
 
@@ -61,7 +61,9 @@ def _write_until_killed(runner: LocalRunner, order: random.Random) -> list[str]:
         with contextlib.suppress(OSError, http.client.HTTPException):
             for written in range(1, WRITES + 1):
                 # With a key, the write is a transaction: appointment, record, check of the customer.
-                made.append(client.post("/v1/appointments", body, idempotency_key=given.unique()).ok(201)["id"])
+                made.append(
+                    client.post("/v1/appointments", body, idempotency_key=client_actions.unique()).ok(201)["id"]
+                )
                 if written == WRITES and killing.acquire(blocking=False):
                     runner.kill_everything(order)
 

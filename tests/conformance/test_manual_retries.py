@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.support.client import Client, assert_error
-from tests.support.given import Subscribe, deliveries_of, delivery_has_ended, delivery_when, notify, waiting
+from tests.support.client_actions import Subscribe, deliveries_of, delivery_has_ended, delivery_when, notify, waiting
 from tests.support.signed_receiver import Receiver, service_signature_is_valid
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, assert_error, assert_replay
-from tests.support.given import (
+from tests.support.client_actions import (
     call,
     create_appointment,
     create_conversation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.client import Client, assert_error, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     call,
     create_appointment,
     create_customer,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, assert_error, assert_replay
-from tests.support.given import create_conversation, send, send_to_thread, transcript, unique
+from tests.support.client_actions import create_conversation, send, send_to_thread, transcript, unique
 
 RICH = "[[sim:markdown]]"
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\((\S+?)(?: \"[^\"]*\")?\)")

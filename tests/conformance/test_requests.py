@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support.client import Client, Response, assert_error
-from tests.support.given import (
+from tests.support.client_actions import (
     UNKNOWN,
     Subscribe,
     create_appointment,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import RATE_LIMIT_POLICY, REVISIONS, ULID, Client, Response
-from tests.support.given import UNKNOWN, create_customer, unique, unique_phone
+from tests.support.client_actions import UNKNOWN, create_customer, unique, unique_phone
 
 WITH_KEY: dict[str, tuple[str, str, dict[str, Any]]] = {
     "200 ping": ("GET", "/v1/ping", {}),

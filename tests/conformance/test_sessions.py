@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, assert_error, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     UNKNOWN,
     call,
     create_appointment,

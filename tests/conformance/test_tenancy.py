@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error
-from tests.support.given import UNKNOWN, create_appointment, create_customer, event_about, unique
+from tests.support.client_actions import UNKNOWN, create_appointment, create_customer, event_about, unique
 from tests.support.runner import subscriptions
 
 STRANGERS = ["live", "other", "other_live"]

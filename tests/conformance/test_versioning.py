@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.client import REVISIONS, Client, assert_error
-from tests.support.given import create_customer, event_about
+from tests.support.client_actions import create_customer, event_about
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Response, assert_error, assert_replay, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     UNKNOWN,
     contents,
     create_conversation,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, wait_for
-from tests.support.given import create_customer, delivery_has_ended, delivery_to, delivery_when, event_about
+from tests.support.client_actions import create_customer, delivery_has_ended, delivery_to, delivery_when, event_about
 from tests.support.runner import local_runner, memory_folder
 from tests.support.signed_receiver import Hook, Receiver, service_signature_is_valid
 

@@ -51,7 +51,7 @@ from tests.deploy.conftest import Rehearse
 from tests.deploy.deployed import STACK, Deployed, client_of, make_keys, outputs_of
 from tests.deploy.inventory import KINDS, executions, inventory, list_all, statuses
 from tests.support.client import Client, wait_for
-from tests.support.given import (
+from tests.support.client_actions import (
     create_appointment,
     create_customer,
     events_about,

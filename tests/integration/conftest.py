@@ -19,7 +19,7 @@ from shared.store import keys, table
 from tests.support import privileges
 from tests.support import stage as stages
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, new_thread
+from tests.support.conversations import Thread, new_thread
 
 AUDIT = pytest.StashKey[privileges.Audit]()
 DATABASE = pytest.StashKey[int]()

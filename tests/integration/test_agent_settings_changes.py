@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.resources import idempotency_header
 from tests.support.stage import Answer, Stage
 

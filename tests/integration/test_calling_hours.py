@@ -10,7 +10,11 @@ import pytest
 
 from shared.core import clock
 from shared.store import table
-from tests.support.calling import (
+from tests.support.clocks import Clock
+from tests.support.consents import remind
+from tests.support.faults import deaths
+from tests.support.resources import create_resource, get_resource, woken
+from tests.support.simulated_calls import (
     ACCEPTS,
     CONFIRMS,
     NOBODY,
@@ -29,10 +33,6 @@ from tests.support.calling import (
     wake_up,
     work,
 )
-from tests.support.clocks import Clock
-from tests.support.consenting import remind
-from tests.support.faults import deaths
-from tests.support.resources import create_resource, get_resource, woken
 from tests.support.stage import Answer, Stage
 from tests.support.wire import Killed, wire
 

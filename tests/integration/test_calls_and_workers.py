@@ -17,8 +17,12 @@ from shared.calls.limits import Limits
 from shared.core import clock
 from shared.projects import usage
 from shared.store.keys import Scope
-from tests.support import conversing
-from tests.support.calling import (
+from tests.support import conversations
+from tests.support.clocks import Clock
+from tests.support.concurrency import run_at_once
+from tests.support.faults import FEWER_TROUBLES, Request, Trouble, deaths, deaths_around, faults, places_of, wrongs
+from tests.support.resources import create_resource, get_resource, list_resources, woken
+from tests.support.simulated_calls import (
     ACCEPTS,
     BEGIN,
     CONFIRMS,
@@ -43,10 +47,6 @@ from tests.support.calling import (
     work,
     writes_with_two_events,
 )
-from tests.support.clocks import Clock
-from tests.support.faults import FEWER_TROUBLES, Request, Trouble, deaths, deaths_around, faults, places_of, wrongs
-from tests.support.racing import run_at_once
-from tests.support.resources import create_resource, get_resource, list_resources, woken
 from tests.support.stage import Stage, wake_up_record
 from tests.support.wire import Fault, Killed, wire
 
@@ -465,17 +465,17 @@ def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
 CALL_ME = "Please call me"
 
 
-def wish_for_call(stage: Stage, phone: str = CONFIRMS) -> tuple[conversing.Thread, dict[str, Any]]:
+def wish_for_call(stage: Stage, phone: str = CONFIRMS) -> tuple[conversations.Thread, dict[str, Any]]:
     """In a new project: a thread in which the customer asks for a call, under the key `k`, and its wake-up."""
     whom = callee(stage, phone)
     conversation = create_resource(stage, "/v1/conversations", customer={"id": whom.id})["id"]
-    thread = conversing.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")
-    conversing.store_unanswered_message(stage, thread, CALL_ME, "k")
+    thread = conversations.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")
+    conversations.store_unanswered_message(stage, thread, CALL_ME, "k")
     [record] = woken(stage, whom.scope)
     return thread, record
 
 
-def unkept(stage: Stage, thread: conversing.Thread) -> Iterator[str]:
+def unkept(stage: Stage, thread: conversations.Thread) -> Iterator[str]:
     """What is wrong with the promise of a call."""
     promised = [
         action["session_id"]
@@ -489,11 +489,11 @@ def unkept(stage: Stage, thread: conversing.Thread) -> Iterator[str]:
     yield from lock_and_count_errors(thread.scope)
 
 
-def wish_errors(stage: Stage, time: Clock, thread: conversing.Thread) -> Iterator[str]:
+def wish_errors(stage: Stage, time: Clock, thread: conversations.Thread) -> Iterator[str]:
     """What is wrong with the answer to the wish, once it was given."""
     yield from unkept(stage, thread)
-    with conversing.work_at_each_wait(time, lambda: None):
-        response = conversing.send(stage, thread, CALL_ME, "k")
+    with conversations.work_at_each_wait(time, lambda: None):
+        response = conversations.send(stage, thread, CALL_ME, "k")
     if response.status != 201:
         yield f"{response.status} {response.body[:90]!r}"
     elif [action["type"] for action in response.json["reply"]["actions"]] != ["call_requested"]:
@@ -511,15 +511,15 @@ def test_a_turn_that_asks_for_a_call_has_its_session_at_whatever_point_its_worke
 ) -> None:
     thread, record = wish_for_call(stage)
     with wire() as line:
-        conversing.work(stage, [record])
+        conversations.work(stage, [record])
     assert list(wish_errors(stage, stopped_clock, thread)) == []
     problems = []
     for death in deaths(line.operations()):
         thread, record = wish_for_call(stage)
         with wire(None, *death), pytest.raises(Killed):
-            conversing.work(stage, [record])
+            conversations.work(stage, [record])
         found = list(unkept(stage, thread))
-        conversing.redeliver_wake_up(stage, stopped_clock, thread, record, by_sweep)
+        conversations.redeliver_wake_up(stage, stopped_clock, thread, record, by_sweep)
         problems += [f"{death}: {each}" for each in [*found, *wish_errors(stage, stopped_clock, thread)]]
     assert not problems, "\n".join(problems)
 
@@ -530,7 +530,7 @@ def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker
 ) -> None:
     thread, record = wish_for_call(stage)
     with wire() as line:
-        conversing.work(stage, [record])
+        conversations.work(stage, [record])
     problems = []
     for position, call in enumerate(line.calls):
         if not trouble.concerns(call.operation):
@@ -539,7 +539,7 @@ def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
             work(stage, "turn", record)
         found = list(unkept(stage, thread))
-        conversing.redeliver_wake_up(stage, stopped_clock, thread, record, by_sweep=False)
+        conversations.redeliver_wake_up(stage, stopped_clock, thread, record, by_sweep=False)
         found += wish_errors(stage, stopped_clock, thread)
         problems += [f"{position} {call.operation}: {each}" for each in found]
     assert not problems, "\n".join(problems)
@@ -547,8 +547,8 @@ def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker
 
 def test_a_wish_for_a_call_that_another_call_comes_before_promises_nothing(stage: Stage, stopped_clock: Clock) -> None:
     thread, record = wish_for_call(stage)
-    with conversing.before_commit(lambda: stage.call("POST", f"/v1/customers/{thread.customer}/call")):
-        conversing.work(stage, [record])
+    with conversations.before_commit(lambda: stage.call("POST", f"/v1/customers/{thread.customer}/call")):
+        conversations.work(stage, [record])
     reply = list_resources(stage, thread.messages)[-1]
     assert reply["role"] == "assistant"
     assert "call_requested" not in [action["type"] for action in reply["actions"]]
@@ -560,7 +560,7 @@ def test_the_call_that_an_agent_arranges_goes_by_phone_whatever_the_number_impli
     stage: Stage, stopped_clock: Clock
 ) -> None:
     thread, record = wish_for_call(stage, LIMITED)
-    conversing.work(stage, [record])
+    conversations.work(stage, [record])
     reply = list_resources(stage, thread.messages)[-1]
     assert [action["type"] for action in reply["actions"]] == ["call_requested"]
     [session] = list_resources(stage, "/v1/sessions")
@@ -571,7 +571,7 @@ def test_the_call_that_an_agent_arranges_goes_by_phone_whatever_the_number_impli
 def test_a_talk_changes_nothing_for_a_customer_who_is_deleted_meanwhile(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
     id = place_call(stage, whom)
-    with conversing.before_commit(lambda: stage.call("DELETE", whom.path)):
+    with conversations.before_commit(lambda: stage.call("DELETE", whom.path)):
         dial(stage, stopped_clock, whom.scope, id)
     assert session_of(stage, id)["call_status"] == "completed"
     assert get_resource(stage, f"/v1/appointments/{whom.appointment}")["status"] == "pending"

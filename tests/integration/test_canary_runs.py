@@ -17,7 +17,7 @@ from shared.projects import api_keys, projects
 from shared.store import table
 from tests.support.clocks import Clock
 from tests.support.http_gateway import Served, delivering, serving
-from tests.support.logged import ids, lines
+from tests.support.log_lines import ids, lines
 from tests.support.stage import Stage
 
 

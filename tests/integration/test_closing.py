@@ -11,8 +11,8 @@ from functions import deliver
 from shared.core import clock
 from shared.tasks import tasks
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, disable, lose_worker, new_event, only_delivery_at, wake_up
-from tests.support.racing import just_before, run_at_once
+from tests.support.concurrency import just_before, run_at_once
+from tests.support.deliveries import PHONE, delete, disable, lose_worker, new_event, only_delivery_at, wake_up
 from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request
 from tests.support.resources import create_and_get_path, list_resources
 from tests.support.stage import Stage

@@ -17,7 +17,7 @@ from shared.projects import api_keys, rate_limits
 from shared.store import commit, table
 from shared.store.commit import Change
 from tests.support.clocks import Clock
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.receivers import Receiver, answer
 from tests.support.stage import Answer, Project, Stage
 from tests.support.wire import wire

@@ -16,8 +16,13 @@ from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.telephony import ConsentStatus
-from tests.support import conversing
-from tests.support.calling import (
+from tests.support import conversations
+from tests.support.clocks import Clock
+from tests.support.concurrency import run_at_once
+from tests.support.consents import another_customer, remind, reminder, status_and_reason, stored_consent
+from tests.support.faults import Trouble, deaths, places_of
+from tests.support.resources import list_resources, woken
+from tests.support.simulated_calls import (
     FEW_TROUBLES,
     Callee,
     callee,
@@ -32,11 +37,6 @@ from tests.support.calling import (
     work,
     writes_with_two_events,
 )
-from tests.support.clocks import Clock
-from tests.support.consenting import another_customer, remind, reminder, status_and_reason, stored_consent
-from tests.support.faults import Trouble, deaths, places_of
-from tests.support.racing import run_at_once
-from tests.support.resources import list_resources, woken
 from tests.support.stage import Stage
 from tests.support.wire import Fault, Killed, refuse_connection, wire
 
@@ -380,7 +380,7 @@ def test_consent_that_is_revoked_as_the_call_is_being_dialed_is_heeded(stage: St
     consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now())
     stopped_clock.forward(1)
     declined = ConsentStatus.DECLINED
-    with conversing.before_commit(lambda: consent_requests.answer(whom.scope, SILENT, declined, clock.now())):
+    with conversations.before_commit(lambda: consent_requests.answer(whom.scope, SILENT, declined, clock.now())):
         dial(stage, stopped_clock, whom.scope, id)
     assert status_and_reason(stage, id) == ("failed", "consent_revoked")
     assert list(lock_and_count_errors(whom.scope)) == []

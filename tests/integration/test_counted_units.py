@@ -31,7 +31,7 @@ from shared.admin import members
 from shared.aws import client as aws_client
 from shared.aws import services
 from shared.core import clock, log
-from tests.support.browsing import signed_in
+from tests.support.admin_client import signed_in
 from tests.support.clocks import Clock
 from tests.support.http_gateway import delivering, serving
 from tests.support.receivers import Receiver, answer

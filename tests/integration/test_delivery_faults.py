@@ -17,7 +17,7 @@ from shared.core import clock
 from shared.store import keys, table
 from shared.store.keys import Scope
 from tests.support.clocks import Clock
-from tests.support.delivering import fan_out_customers
+from tests.support.deliveries import fan_out_customers
 from tests.support.faults import (
     CONFLICTS,
     FEWER_TROUBLES,

@@ -18,8 +18,10 @@ from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support import privileges
+from tests.support.client_actions import simulated_phone, unique
 from tests.support.clocks import Clock
-from tests.support.conversing import (
+from tests.support.concurrency import just_before
+from tests.support.conversations import (
     Hurried,
     Thread,
     new_thread,
@@ -28,7 +30,7 @@ from tests.support.conversing import (
     wake_up,
     work_at_each_wait,
 )
-from tests.support.erasing import (
+from tests.support.erasures import (
     BEHAVIOURS,
     Key,
     Person,
@@ -45,8 +47,6 @@ from tests.support.erasing import (
     text,
     trace,
 )
-from tests.support.given import simulated_phone, unique
-from tests.support.racing import just_before
 from tests.support.receivers import Receiver
 from tests.support.resources import create_resource, get_resource, idempotency_header
 from tests.support.stage import Answer, Stage

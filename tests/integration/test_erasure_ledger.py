@@ -16,10 +16,10 @@ from shared.customers import opt_outs
 from shared.erasure import batches, erasing, ledger, runs
 from shared.store import table
 from shared.store.keys import Scope
+from tests.support.client_actions import unique
 from tests.support.clocks import Clock
-from tests.support.erasing import Person, live, newcomer, none_stored, put_back, remaining_data, rows
-from tests.support.erasing import objects as stored_in
-from tests.support.given import unique
+from tests.support.erasures import Person, live, newcomer, none_stored, put_back, remaining_data, rows
+from tests.support.erasures import objects as stored_in
 from tests.support.resources import create_resource
 from tests.support.stage import Stage, wake_up_record
 

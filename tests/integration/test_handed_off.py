@@ -10,8 +10,16 @@ from shared.conversations import commands
 from shared.core.errors import ApiError
 from shared.store import commit, table
 from tests.support.clocks import Clock
-from tests.support.conversing import CONFIRM, Thread, new_thread, send_and_get, store_unanswered_message, wake_up, work
-from tests.support.racing import just_before
+from tests.support.concurrency import just_before
+from tests.support.conversations import (
+    CONFIRM,
+    Thread,
+    new_thread,
+    send_and_get,
+    store_unanswered_message,
+    wake_up,
+    work,
+)
 from tests.support.resources import get_resource
 from tests.support.stage import Stage
 

@@ -11,8 +11,8 @@ import pytest
 from shared.aws.connections import Reply
 from shared.core import threads
 from tests.support.clocks import Clock
-from tests.support.conversing import CONFIRM, new_thread, send
-from tests.support.delivering import new_event
+from tests.support.conversations import CONFIRM, new_thread, send
+from tests.support.deliveries import new_event
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path, list_resources
 from tests.support.stage import Answer, Stage

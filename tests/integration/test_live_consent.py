@@ -14,7 +14,12 @@ from shared.calls import limits
 from shared.calls.consent import consents
 from shared.store import table
 from shared.telephony import Busy, ConsentStatus, NotConfigured, adapters, whatsapp
-from tests.support.calling import (
+from tests.support.clocks import Clock
+from tests.support.concurrency import run_at_once
+from tests.support.consents import another_customer, remind, reminder, status_and_reason, stored_consent
+from tests.support.faults import deaths, deaths_around
+from tests.support.resources import list_resources, woken
+from tests.support.simulated_calls import (
     FEW_TROUBLES,
     WAKE_UPS_LOST,
     Callee,
@@ -29,11 +34,6 @@ from tests.support.calling import (
     work,
     writes_with_two_events,
 )
-from tests.support.clocks import Clock
-from tests.support.consenting import another_customer, remind, reminder, status_and_reason, stored_consent
-from tests.support.faults import deaths, deaths_around
-from tests.support.racing import run_at_once
-from tests.support.resources import list_resources, woken
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import Fault, Killed, wire
 

@@ -15,10 +15,10 @@ from shared.core import clock, ids, limits
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from tests.support.browsing import signed_in
+from tests.support.admin_client import signed_in
 from tests.support.clocks import Clock
-from tests.support.conversing import CANCEL, Thread, new_thread, send, send_and_get, work_at_each_wait
-from tests.support.racing import WRITES, run_at_once
+from tests.support.concurrency import WRITES, run_at_once
+from tests.support.conversations import CANCEL, Thread, new_thread, send, send_and_get, work_at_each_wait
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Project, Stage, sqs_record

@@ -12,7 +12,7 @@ import pytest
 
 from shared.store.keys import Scope
 from tests.support.clocks import Clock
-from tests.support.conversing import (
+from tests.support.conversations import (
     LEASE,
     PHONE,
     Hurried,

@@ -13,7 +13,8 @@ import pytest
 
 from shared.store.keys import Scope
 from tests.support.clocks import Clock
-from tests.support.conversing import (
+from tests.support.concurrency import run_at_once
+from tests.support.conversations import (
     CONFIRM,
     LEASE,
     PHONE,
@@ -30,7 +31,6 @@ from tests.support.conversing import (
     work,
     work_at_each_wait,
 )
-from tests.support.racing import run_at_once
 from tests.support.resources import create_resource, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Answer, Project, Stage
 from tests.support.wire import Killed, wire

@@ -11,10 +11,10 @@ import pytest
 from functions import deliver
 from shared.core import clock, metrics
 from shared.tasks import tasks
-from tests.support import calling
+from tests.support import simulated_calls
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, new_thread, send_and_get
-from tests.support.delivering import lose_worker, mark, new_event, only_delivery_at, wake_up
+from tests.support.conversations import Thread, new_thread, send_and_get
+from tests.support.deliveries import lose_worker, mark, new_event, only_delivery_at, wake_up
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path
 from tests.support.stage import Stage
@@ -156,8 +156,8 @@ def test_a_live_call_is_measured_at_its_end_by_whether_the_carrier_failed(
     livemode: bool,
 ) -> None:
     monkeypatch.setenv("SIMULATE_LIVE", "1")
-    whom = calling.callee(stage, f"+150055500{number}", livemode=livemode)
-    calling.dial(stage, stopped_clock, whom.scope, calling.place_call(stage, whom))
+    whom = simulated_calls.callee(stage, f"+150055500{number}", livemode=livemode)
+    simulated_calls.dial(stage, stopped_clock, whom.scope, simulated_calls.place_call(stage, whom))
     stage.fan_out()
     assert rates(capsys, metrics.FAILED_CALLS) == ([(metrics.FAILED_CALLS, metrics.CALLS, failed)] if livemode else [])
 

@@ -9,10 +9,10 @@ import pytest
 from infra.local import names
 from shared.core import clock
 from shared.webhooks import health
-from tests.support import logged
+from tests.support import log_lines
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE
-from tests.support.noticed import DISABLED, FAILING, RECOVERED, deliver_event, notices
+from tests.support.deliveries import PHONE
+from tests.support.notices import DISABLED, FAILING, RECOVERED, deliver_event, notices
 from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import create_resource, get_resource
 from tests.support.stage import Stage
@@ -30,7 +30,7 @@ def published_notices(stage: Stage) -> list[tuple[str, str]]:
 
 def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(400)
-    with Receiver(obedient) as receiver, logged.lines() as lines:
+    with Receiver(obedient) as receiver, log_lines.lines() as lines:
         id = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         deliver_event(stage, stopped_clock)
         stopped_clock.forward(health.NOTICE_AFTER_S - 10)
@@ -41,7 +41,7 @@ def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: 
         deliver_event(stage, stopped_clock)
         deliver_event(stage, stopped_clock)
         assert notices(lines) == [FAILING]
-        [(project, mode, endpoint)] = logged.ids(lines, FAILING, "project_id", "mode", "endpoint_id")
+        [(project, mode, endpoint)] = log_lines.ids(lines, FAILING, "project_id", "mode", "endpoint_id")
         assert (project, mode, endpoint) == (get_resource(stage, "/v1/ping")["project_id"], "test", id)
         obedient.behaviour = answer(200)
         deliver_event(stage, stopped_clock)
@@ -60,7 +60,7 @@ def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: 
 
 def test_a_short_failure_is_not_announced(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(400)
-    with Receiver(obedient) as receiver, logged.lines() as lines:
+    with Receiver(obedient) as receiver, log_lines.lines() as lines:
         create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)
         deliver_event(stage, stopped_clock)
         obedient.behaviour = answer(200)
@@ -71,7 +71,7 @@ def test_a_short_failure_is_not_announced(stage: Stage, stopped_clock: Clock) ->
 
 def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(410)
-    with Receiver(obedient) as receiver, logged.lines() as lines:
+    with Receiver(obedient) as receiver, log_lines.lines() as lines:
         gone = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         stopped_clock.forward(health.NOTICE_AFTER_S)
         deliver_event(stage, stopped_clock)
@@ -94,7 +94,7 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
 def test_an_endpoint_that_is_disabled_soon_after_it_was_changed_is_in_the_log_alone(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    with Receiver(answer(410)) as receiver, logged.lines() as lines:
+    with Receiver(answer(410)) as receiver, log_lines.lines() as lines:
         id = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         for _ in range(3):
             deliver_event(stage, stopped_clock)
@@ -107,7 +107,7 @@ def test_a_notice_that_cannot_be_sent_is_logged_and_the_attempt_counts(
     stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTICES_TOPIC_ARN", os.environ["NOTICES_TOPIC_ARN"] + "-deleted")
-    with Receiver(answer(410)) as receiver, logged.lines() as lines:
+    with Receiver(answer(410)) as receiver, log_lines.lines() as lines:
         id = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         stopped_clock.forward(health.NOTICE_AFTER_S)
         create_resource(stage, "/v1/customers", phone=PHONE)
@@ -115,14 +115,14 @@ def test_a_notice_that_cannot_be_sent_is_logged_and_the_attempt_counts(
         stage.deliver("deliveries")
         assert len(receiver.requests) == 1
     assert notices(lines) == [DISABLED]
-    [(endpoint, error)] = logged.ids(lines, "notice not sent", "endpoint_id", "error")
+    [(endpoint, error)] = log_lines.ids(lines, "notice not sent", "endpoint_id", "error")
     assert endpoint == id
     assert "NotFound" in error
     assert get_resource(stage, f"/v1/webhook_endpoints/{id}")["disabled_reason"] == "gone"
 
 
 def test_an_endpoint_that_a_person_disables_is_not_announced(stage: Stage, stopped_clock: Clock) -> None:
-    with Receiver(answer(200)) as receiver, logged.lines() as lines:
+    with Receiver(answer(200)) as receiver, log_lines.lines() as lines:
         id = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url, enabled=True)["id"]
         assert stage.call("PATCH", f"/v1/webhook_endpoints/{id}", {"enabled": False}).status == 200
         deliver_event(stage, stopped_clock)

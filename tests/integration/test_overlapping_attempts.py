@@ -16,11 +16,11 @@ from shared.admin import members
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import health
-from tests.support import logged, privileges
-from tests.support.browsing import signed_in
+from tests.support import log_lines, privileges
+from tests.support.admin_client import signed_in
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE
-from tests.support.noticed import DISABLED, FAILING, RECOVERED, deliver_event, notices
+from tests.support.deliveries import PHONE
+from tests.support.notices import DISABLED, FAILING, RECOVERED, deliver_event, notices
 from tests.support.receivers import Exchange, Obedient, Receiver, answer
 from tests.support.resources import create_resource, get_resource
 from tests.support.stage import Stage, sqs_record
@@ -85,19 +85,19 @@ def two_at_once(
 
 
 def test_a_failure_that_began_before_a_success_gives_no_notice(stage: Stage, stopped_clock: Clock) -> None:
-    with failing(stage, stopped_clock) as (id, obedient), logged.lines() as lines:
+    with failing(stage, stopped_clock) as (id, obedient), log_lines.lines() as lines:
         two_at_once(stage, obedient, id, 500, 200, lambda row: "failing_since" not in row)
         assert notices(lines) == []
 
 
 def test_a_success_after_the_notice_is_announced(stage: Stage, stopped_clock: Clock) -> None:
-    with failing(stage, stopped_clock) as (id, obedient), logged.lines() as lines:
+    with failing(stage, stopped_clock) as (id, obedient), log_lines.lines() as lines:
         two_at_once(stage, obedient, id, 200, 500, lambda row: "noticed" in row)
         assert notices(lines) == [FAILING, RECOVERED]
 
 
 def test_an_endpoint_that_was_disabled_has_not_recovered(stage: Stage, stopped_clock: Clock) -> None:
-    with failing(stage, stopped_clock) as (id, obedient), logged.lines() as lines:
+    with failing(stage, stopped_clock) as (id, obedient), log_lines.lines() as lines:
         deliver_event(stage, stopped_clock)
         two_at_once(stage, obedient, id, 200, 410, lambda row: not json.loads(row["doc"])["enabled"])
         assert notices(lines) == [FAILING, DISABLED]
@@ -105,7 +105,7 @@ def test_an_endpoint_that_was_disabled_has_not_recovered(stage: Stage, stopped_c
 
 def test_an_endpoint_that_accepted_its_last_attempt_is_not_disabled(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(200)
-    with Receiver(obedient) as receiver, logged.lines() as lines:
+    with Receiver(obedient) as receiver, log_lines.lines() as lines:
         id = create_resource(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         two_at_once(stage, obedient, id, 200, 400, lambda row: "failing_since" in row)
         stopped_clock.forward(health.FAILING_LIMIT_S + 1)

@@ -14,7 +14,7 @@ from shared.webhooks import health, queues
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, lose_worker, mark, new_event, only_delivery_at, wake_up
+from tests.support.deliveries import PHONE, lose_worker, mark, new_event, only_delivery_at, wake_up
 from tests.support.receivers import Exchange, Receiver, answer
 from tests.support.resources import create_and_get_path, list_resources
 from tests.support.stage import Stage, queue_name

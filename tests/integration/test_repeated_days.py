@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.support.calling import callee
+from tests.support.simulated_calls import callee
 from tests.support.stage import Stage
 
 

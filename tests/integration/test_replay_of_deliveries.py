@@ -18,8 +18,8 @@ from shared.webhooks import failures, replays
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.replays import Replay
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, disable, mark
-from tests.support.racing import just_before
+from tests.support.concurrency import just_before
+from tests.support.deliveries import PHONE, delete, disable, mark
 from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Project, Stage

@@ -14,7 +14,8 @@ from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, use_ag
 from shared.agent.tools import TurnInput
 from shared.conversations import replies
 from tests.support.clocks import Clock
-from tests.support.conversing import (
+from tests.support.concurrency import run_at_once
+from tests.support.conversations import (
     CONFIRM,
     WISHES,
     Hurried,
@@ -32,7 +33,6 @@ from tests.support.conversing import (
     work_at_each_wait,
 )
 from tests.support.faults import FEWER_TROUBLES, deaths
-from tests.support.racing import run_at_once
 from tests.support.resources import create_resource, get_resource, woken
 from tests.support.stage import Stage, queue_name, sqs_record
 from tests.support.wire import Fault, Killed, Wire, wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.logged import lines
+from tests.support.log_lines import lines
 from tests.support.stage import Stage
 
 

@@ -16,8 +16,8 @@ from standardwebhooks import Webhook
 from shared.aws import services
 from shared.core import clock
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, disable, new_event, only_delivery_at, wake_up
-from tests.support.racing import just_before
+from tests.support.concurrency import just_before
+from tests.support.deliveries import PHONE, delete, disable, new_event, only_delivery_at, wake_up
 from tests.support.receivers import (
     Behaviour,
     Exchange,

@@ -16,7 +16,7 @@ from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
-from tests.support.delivering import delete, disable, mark, new_event, only_delivery_at, wake_up
+from tests.support.deliveries import delete, disable, mark, new_event, only_delivery_at, wake_up
 from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import create_resource
 from tests.support.stage import Stage

@@ -17,7 +17,7 @@ from shared.store import table
 from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
-from tests.support.delivering import fan_out_customers
+from tests.support.deliveries import fan_out_customers
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import list_resources
 from tests.support.stage import Stage, sqs_record

@@ -12,9 +12,9 @@ import pytest
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support.clocks import Clock
-from tests.support.conversing import Hurried, work, work_at_each_wait
+from tests.support.concurrency import just_before, run_at_once
+from tests.support.conversations import Hurried, work, work_at_each_wait
 from tests.support.faults import deaths
-from tests.support.racing import just_before, run_at_once
 from tests.support.resources import idempotency_header, woken
 from tests.support.stage import Answer, Project, Stage
 from tests.support.wire import Fault, Killed, conflicting, wire

@@ -17,7 +17,7 @@ from shared.store.keys import due, due_shard
 from shared.tasks import tasks
 from shared.tasks.tasks import Claim, NotDue
 from tests.support.clocks import Clock
-from tests.support.racing import just_before, run_at_once
+from tests.support.concurrency import just_before, run_at_once
 from tests.support.stage import Stage
 
 LEASE = 30 * clock.SECOND

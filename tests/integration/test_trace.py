@@ -10,14 +10,14 @@ from shared.core import trace
 from shared.store import table
 from shared.store.keys import Scope
 from shared.telephony import adapters
-from tests.support import calling
+from tests.support import simulated_calls
 from tests.support.clocks import Clock
-from tests.support.conversing import CONFIRM, new_thread, run_turn_worker, store_unanswered_message
-from tests.support.delivering import PHONE, only_delivery_at, wake_up
+from tests.support.conversations import CONFIRM, new_thread, run_turn_worker, store_unanswered_message
+from tests.support.deliveries import PHONE, only_delivery_at, wake_up
 from tests.support.lex_events import event as lex_event
 from tests.support.live_calls import Line, contact_event, forward_and_work, tell
 from tests.support.live_calls import answer_live_call as answered_call
-from tests.support.logged import ids, lines
+from tests.support.log_lines import ids, lines
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path
 from tests.support.stage import Stage, sqs_record
@@ -75,12 +75,12 @@ def test_a_retry_by_hand_is_named_by_its_own_request(stage: Stage, stopped_clock
 def test_every_step_of_a_call_and_its_events_name_the_request_that_placed_it(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    whom = calling.callee(stage)
+    whom = simulated_calls.callee(stage)
     stage.fan_out()
-    placed = calling.place(stage, whom)
+    placed = simulated_calls.place(stage, whom)
     request_id = placed.headers["service-request-id"]
     with lines() as logged:
-        calling.dial(stage, stopped_clock, whom.scope, placed.json["session_id"])
+        simulated_calls.dial(stage, stopped_clock, whom.scope, placed.json["session_id"])
         stage.fan_out()
     steps = ids(logged, "call", "request_id")
     assert len(steps) > 3
@@ -92,14 +92,14 @@ def test_every_step_of_a_call_and_its_events_name_the_request_that_placed_it(
 
 
 def test_a_consent_that_the_customer_gives_dials_for_the_request_that_asked(stage: Stage, stopped_clock: Clock) -> None:
-    whom = calling.callee(stage, phone=calling.ACCEPTS)
-    placed = calling.place(stage, whom)
+    whom = simulated_calls.callee(stage, phone=simulated_calls.ACCEPTS)
+    placed = simulated_calls.place(stage, whom)
     stopped_clock.forward(6)
     with lines() as logged:
         for record in [*stage.messages("consents")]:
             stage.invoke("consent", {"Records": [record]})
-        calling.sweep(stage, stopped_clock, whom.scope)
-        calling.dial(stage, stopped_clock, whom.scope, placed.json["session_id"])
+        simulated_calls.sweep(stage, stopped_clock, whom.scope)
+        simulated_calls.dial(stage, stopped_clock, whom.scope, placed.json["session_id"])
     steps = ids(logged, "call", "request_id")
     assert steps
     assert {*steps} == {(placed.headers["service-request-id"],)}
@@ -156,8 +156,8 @@ def test_items_of_a_batch_do_not_name_each_others_requests(stage: Stage, stopped
 
 def test_a_line_that_is_logged_while_a_request_is_served_names_it(stage: Stage) -> None:
     with lines() as logged, wire(Fault(0, refuse_connection, service="sqs")):
-        whom = calling.callee(stage)
-        placed = calling.place(stage, whom)
+        whom = simulated_calls.callee(stage)
+        placed = simulated_calls.place(stage, whom)
     lost = (placed.headers["service-request-id"], [placed.json["session_id"]])
     assert ids(logged, "wake-up lost", "request_id", "rows") == [lost]
 

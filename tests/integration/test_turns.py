@@ -14,7 +14,8 @@ from shared.core import clock
 from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
-from tests.support.conversing import (
+from tests.support.concurrency import run_at_once
+from tests.support.conversations import (
     CONFIRM,
     LEASE,
     WISHES,
@@ -33,7 +34,6 @@ from tests.support.conversing import (
     work,
 )
 from tests.support.faults import FEWER_TROUBLES, deaths
-from tests.support.racing import run_at_once
 from tests.support.resources import create_resource, get_resource, list_resources, woken
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import ALWAYS, Fault, Killed, Wire, conflicting, refuse_connection, wire

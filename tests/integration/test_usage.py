@@ -18,7 +18,7 @@ from shared.store import table
 from shared.store.keys import Scope
 from tests.support import models
 from tests.support.clocks import Clock
-from tests.support.conversing import (
+from tests.support.conversations import (
     CONFIRM,
     WISHES,
     Thread,

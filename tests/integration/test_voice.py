@@ -26,7 +26,8 @@ from shared.telephony import ContactState, EndedReason, Ending, SessionCallStatu
 from shared.telephony import adapters as carriers
 from tests.support import models, privileges
 from tests.support.clocks import Clock
-from tests.support.conversing import before_commit
+from tests.support.concurrency import run_at_once
+from tests.support.conversations import before_commit
 from tests.support.lex_events import event as lex_event
 from tests.support.lex_events import valid
 from tests.support.live_calls import (
@@ -53,7 +54,6 @@ from tests.support.live_calls import (
     text_of,
     work,
 )
-from tests.support.racing import run_at_once
 from tests.support.resources import create_resource, get_resource
 from tests.support.stage import Stage
 from tests.support.wire import Fault, conflicting, wire

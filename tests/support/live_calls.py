@@ -20,7 +20,7 @@ from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
 from shared.telephony import ContactOwner, ContactState, EndedReason, Ending, SessionCallStatus
-from tests.support import calling, logged
+from tests.support import log_lines, simulated_calls
 from tests.support.clocks import Clock
 from tests.support.resources import create_resource
 from tests.support.stage import Stage, sqs_record, wake_up_record
@@ -105,7 +105,7 @@ def text_of(record: logging.LogRecord) -> str:
 @contextmanager
 def log_without_secrets(secrets: Sequence[str]) -> Iterator[list[logging.LogRecord]]:
     """All that is logged meanwhile, at every level; none of the secrets is in it."""
-    with logged.lines("DEBUG") as records:
+    with log_lines.lines("DEBUG") as records:
         yield records
     assert [text for text in map(text_of, records) if any(secret in text for secret in secrets)] == []
 
@@ -188,8 +188,8 @@ def tell(stage: Stage, *events: dict[str, Any]) -> None:
 
 def events_of(stage: Stage, id: str) -> list[str]:
     """The types of an object's events, oldest first; no write changed two statuses of a session."""
-    assert [*calling.writes_with_two_events(stage.fan_out())] == []
-    return calling.events_of(stage, id)
+    assert [*simulated_calls.writes_with_two_events(stage.fan_out())] == []
+    return simulated_calls.events_of(stage, id)
 
 
 def month_usage(call: LiveCall) -> dict[str, int]:

@@ -6,8 +6,8 @@ from shared.conversations import commands as conversations
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import replays
-from tests.support.browsing import Whole, as_test
-from tests.support.delivering import new_event
+from tests.support.admin_client import Whole, as_test
+from tests.support.deliveries import new_event
 from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Stage
 

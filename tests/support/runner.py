@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Address, Client, Promises
-from tests.support.given import Subscribe
+from tests.support.client_actions import Subscribe
 from tests.support.signed_receiver import Hook
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.admin.markdown import html
-from tests.support.browsing import Markup
+from tests.support.admin_client import Markup
 
 ALLOWED = {"p", "strong", "em", "ul", "ol", "li", "a", "br", "code", "pre", "blockquote", "hr", "table", "thead"} | {
     "tbody",

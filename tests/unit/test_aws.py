@@ -11,7 +11,7 @@ from shared.aws.services import AwsError, Unavailable
 from shared.core import clock
 from tests.support.canned_aws import endpoint, response, serving
 from tests.support.clocks import Clock
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 
 
 def test_threads_that_need_a_client_at_the_same_time_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from shared.core.event_types import EVENT_TYPES
 from shared.docs import contents, highlighting, markdown, samples, search, tables
 from shared.docs.contents import PAGES
 from shared.docs.examples import Request
-from tests.support.browsing import Markup
+from tests.support.admin_client import Markup
 
 DESCRIPTION = Path("tests/openapi.json")
 RIGHT = {

@@ -8,8 +8,8 @@ import pytest
 
 from shared.admin import members
 from tests.support import receivers
-from tests.support.browsing import STAFF, Story, Whole, as_test, keys_of
-from tests.support.delivering import new_event
+from tests.support.admin_client import STAFF, Story, Whole, as_test, keys_of
+from tests.support.deliveries import new_event
 from tests.support.project_of_pages import WHEN
 from tests.support.resources import create_resource
 from tests.support.stage import Stage

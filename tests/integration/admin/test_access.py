@@ -16,9 +16,9 @@ from shared.core import clock
 from shared.store.keys import Scope
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints import resource as endpoints
-from tests.support.browsing import SESSION, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
+from tests.support.admin_client import SESSION, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
-from tests.support.delivering import disable
+from tests.support.deliveries import disable
 from tests.support.project_of_pages import hand_off, hand_off_and_take, replaying, retrying
 from tests.support.stage import Stage
 

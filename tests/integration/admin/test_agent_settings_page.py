@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.admin import members
-from tests.support.browsing import Browser, Markup, Story, signed_in, trail
+from tests.support.admin_client import Browser, Markup, Story, signed_in, trail
 from tests.support.stage import Stage
 
 DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday"]

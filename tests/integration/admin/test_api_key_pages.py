@@ -10,7 +10,7 @@ import pytest
 
 from shared.admin import members
 from shared.core import clock
-from tests.support.browsing import Browser, Shown, Story, keys_of, signed_in, trail
+from tests.support.admin_client import Browser, Shown, Story, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
 

@@ -11,7 +11,7 @@ import pytest
 from shared.admin import audit, members
 from shared.core import clock
 from shared.store import table
-from tests.support.browsing import Browser, Shown, Whole, as_test, database_calls, keys_of, signed_in
+from tests.support.admin_client import Browser, Shown, Whole, as_test, database_calls, keys_of, signed_in
 from tests.support.clocks import Clock
 from tests.support.project_of_pages import hand_off_and_take
 from tests.support.stage import Stage

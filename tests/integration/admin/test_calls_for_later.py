@@ -7,10 +7,10 @@ import pytest
 from shared.admin import members
 from shared.core import clock
 from shared.store.keys import Scope
-from tests.support import calling
-from tests.support.browsing import Shown, Whole, signed_in
+from tests.support import simulated_calls
+from tests.support.admin_client import Shown, Whole, signed_in
+from tests.support.client_actions import simulated_phone
 from tests.support.clocks import Clock
-from tests.support.given import simulated_phone
 from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 
@@ -72,8 +72,8 @@ def test_a_call_for_later_is_seen_and_canceled_where_the_desk_is(
     assert "waits for" not in desk.text(desk.customer)
     assert "Place the call" in desk.text(desk.form)
     stopped_clock.now = clock.parse("2029-03-06T00:00:00Z") / clock.SECOND
-    calling.dial(stage, stopped_clock, desk.scope, id)
-    session = calling.session_of(stage, id)
+    simulated_calls.dial(stage, stopped_clock, desk.scope, id)
+    session = simulated_calls.session_of(stage, id)
     assert (session["ended_reason"], session["dialed_at"]) == ("canceled", None)
 
 
@@ -86,7 +86,7 @@ def test_calls_that_failed_need_somebody_and_those_that_were_canceled_do_not(
     needs = f"{desk.customer.partition('/customers/')[0]}/attention"
     assert "Calls that failed" not in desk.text(needs)
     blocked = create_resource(stage, "/v1/customers", phone=simulated_phone("04"), name="Grace")["id"]
-    calling.dial(
+    simulated_calls.dial(
         stage, stopped_clock, desk.scope, create_resource(stage, f"/v1/customers/{blocked}/call")["session_id"]
     )
     text = desk.text(needs)
@@ -112,10 +112,10 @@ def test_a_form_makes_one_call_however_often_it_is_sent(stage: Stage, desk: Desk
     assert desk.browser.post(desk.form, form).location == again, "a double click"
     assert "placed one call" in desk.text(again)
     [id] = desk.calls()
-    calling.work(stage, "dial", calling.wake_up(stage, desk.scope, id))
-    assert calling.session_of(stage, id)["call_status"] == "queued", "its time has not come"
-    calling.dial(stage, stopped_clock, desk.scope, id)
-    session = calling.session_of(stage, id)
+    simulated_calls.work(stage, "dial", simulated_calls.wake_up(stage, desk.scope, id))
+    assert simulated_calls.session_of(stage, id)["call_status"] == "queued", "its time has not come"
+    simulated_calls.dial(stage, stopped_clock, desk.scope, id)
+    session = simulated_calls.session_of(stage, id)
     assert session["call_status"] == "completed"
     assert session["dialed_at"] >= "2029-03-05T08:30:00"
     assert desk.browser.post(desk.form, form).location == again, "by the button of the browser that goes back"
@@ -136,11 +136,11 @@ def test_a_call_for_later_obeys_what_holds_at_its_time(stage: Stage, desk: Desk,
     hours = [{"days": ["monday"], "from": "10:30", "to": "17:00"}]
     assert stage.call("PATCH", "/v1/agent_settings", {"calling_hours": hours}).status == 200
     [id] = desk.calls()
-    assert calling.forward_to_next_step(stopped_clock, desk.scope, id)
-    calling.work(stage, "dial", calling.wake_up(stage, desk.scope, id))
+    assert simulated_calls.forward_to_next_step(stopped_clock, desk.scope, id)
+    simulated_calls.work(stage, "dial", simulated_calls.wake_up(stage, desk.scope, id))
     assert "Will be dialed Mon 5 Mar 2029, 10:30" in desk.text(placed)
     assert desk.browser.submit(desk.customer, f"{desk.customer}/opt_out").status == 303
-    calling.dial(stage, stopped_clock, desk.scope, id)
-    assert calling.session_of(stage, id)["dialed_at"] is None
+    simulated_calls.dial(stage, stopped_clock, desk.scope, id)
+    assert simulated_calls.session_of(stage, id)["dialed_at"] is None
     assert "The customer is not to be called" in desk.text(placed)
     assert desk.place("").status == 409

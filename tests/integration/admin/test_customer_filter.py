@@ -7,8 +7,8 @@ import urllib.parse
 import pytest
 
 from shared.admin import members
-from tests.support.browsing import Browser, Whole, signed_in
-from tests.support.given import unique
+from tests.support.admin_client import Browser, Whole, signed_in
+from tests.support.client_actions import unique
 from tests.support.resources import create_resource
 from tests.support.stage import Stage
 

@@ -15,9 +15,9 @@ from shared.core.event_types import EVENT_TYPES
 from shared.store.keys import Scope
 from shared.webhooks.deliveries.resource import DELIVERIES, endpoint_partition, find
 from tests.support import rows
-from tests.support.browsing import Browser, Shown, Whole, as_test, database_calls, signed_in, trail
+from tests.support.admin_client import Browser, Shown, Whole, as_test, database_calls, signed_in, trail
 from tests.support.clocks import Clock
-from tests.support.delivering import disable
+from tests.support.deliveries import disable
 from tests.support.project_of_pages import retrying
 from tests.support.resources import create_resource, list_resources
 from tests.support.stage import Stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.admin import members
-from tests.support.browsing import Browser, Whole, signed_in
+from tests.support.admin_client import Browser, Whole, signed_in
 from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 

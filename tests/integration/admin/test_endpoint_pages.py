@@ -15,9 +15,9 @@ from shared.webhooks import health
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support import receivers
-from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
+from tests.support.admin_client import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
-from tests.support.delivering import mark, new_event
+from tests.support.deliveries import mark, new_event
 from tests.support.project_of_pages import replaying, retrying
 from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage

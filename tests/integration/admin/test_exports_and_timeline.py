@@ -12,10 +12,10 @@ import pytest
 from functions.admin import exports, timeline
 from shared.admin import members
 from shared.store.keys import Scope
-from tests.support import calling, erasing
-from tests.support.browsing import Browser, Shown, Whole, as_test, signed_in, trail
+from tests.support import erasures, simulated_calls
+from tests.support.admin_client import Browser, Shown, Whole, as_test, signed_in, trail
+from tests.support.client_actions import simulated_phone, unique
 from tests.support.clocks import Clock
-from tests.support.given import simulated_phone, unique
 from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
@@ -97,7 +97,7 @@ def test_a_person_is_exported_with_all_that_an_erasure_removes(
     project = stage.project()
     stage._key = project.live_key
     create_resource(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")
-    whom = erasing.person(stage, stopped_clock, erasing.live(stage, project), unique("quetzal"))
+    whom = erasures.person(stage, stopped_clock, erasures.live(stage, project), unique("quetzal"))
     browser = signed_in(stage, f"{unique('owner')}@example.com", {project.id: members.OWNER})
     page = f"/admin/projects/{project.id}/live/customers/{whom.id}"
     shown = browser.submit(page, f"{page}/export")
@@ -107,8 +107,8 @@ def test_a_person_is_exported_with_all_that_an_erasure_removes(
     assert found["phones"][0]["phone"] == whom.phone
     assert found["phones"][0]["consent"]["status"] is not None
     with as_test():
-        erasing.trace(whom)
-        kinds = {row["kind"] for row in erasing.rows().values() if whom.owns(row)}
+        erasures.trace(whom)
+        kinds = {row["kind"] for row in erasures.rows().values() if whom.owns(row)}
     assert kinds == SHOWN | NOT_SHOWN, "every kind of row about a person is in the file, or here with a reason"
     # Its ids, and each text that was stored with the person's mark.
     assert {id for id in whom.traces if id not in shown.text} == set()
@@ -176,8 +176,8 @@ def test_a_call_that_has_ended_offers_another_one_at_the_time_that_was_asked_for
     placed = stage.call("POST", f"/v1/customers/{id}/call", {"appointment_id": appointment}).json["session_id"]
     page = f"{whole.story.path}/sessions/{placed}"
     assert "Call again" not in owner.get(page).page.text, "it has not ended"
-    calling.dial(stage, stopped_clock, Scope(whole.story.project.id, False), placed)
-    later = calling.session_of(stage, placed)["call_later_at"]
+    simulated_calls.dial(stage, stopped_clock, Scope(whole.story.project.id, False), placed)
+    later = simulated_calls.session_of(stage, placed)["call_later_at"]
     links = [str(one["href"]).removeprefix("/dev") for tag, one in owner.get(page).page.tags if tag == "a"]
     [link] = [one for one in links if "/call?" in one]
     form = owner.get(link).page
@@ -186,5 +186,5 @@ def test_a_call_that_has_ended_offers_another_one_at_the_time_that_was_asked_for
     [chosen] = [one["value"] for tag, one in form.tags if tag == "option" and "selected" in one]
     assert chosen == appointment
     called = owner.submit(link, f"{whole.story.path}/customers/{id}/call")
-    again = calling.session_of(stage, called.location.partition("?")[0].rpartition("/")[2])
+    again = simulated_calls.session_of(stage, called.location.partition("?")[0].rpartition("/")[2])
     assert again["not_before"] == f"{later[:16]}:00.000Z"

@@ -17,10 +17,10 @@ from shared.erasure import erasing
 from shared.resources import search
 from shared.store import table
 from shared.store.keys import Scope
-from tests.support import erasing as tables
-from tests.support.browsing import Browser, Shown, as_test, database_calls, signed_in
-from tests.support.given import unique
-from tests.support.racing import just_before
+from tests.support import erasures
+from tests.support.admin_client import Browser, Shown, as_test, database_calls, signed_in
+from tests.support.client_actions import unique
+from tests.support.concurrency import just_before
 from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
@@ -224,7 +224,7 @@ def test_common_words_are_found_with_their_neighbours_by_a_fixed_number_of_reads
 
 def search_rows(scope: Scope) -> Iterator[str]:
     """The sort keys of the scope's search rows."""
-    for (pk, sk), row in tables.rows().items():
+    for (pk, sk), row in erasures.rows().items():
         if pk.startswith(scope.pk("")) and row["kind"] == "search":
             yield sk
 

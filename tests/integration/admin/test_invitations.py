@@ -20,7 +20,7 @@ from infra.stack_names import (
 )
 from shared.admin import audit, members
 from shared.aws import services
-from tests.support.browsing import as_test
+from tests.support.admin_client import as_test
 from tests.support.canned_aws import answer_always, endpoint, response
 from tests.support.receivers import Request
 from tests.support.stage import Stage

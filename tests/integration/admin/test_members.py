@@ -12,9 +12,9 @@ import pytest
 
 from shared.admin import audit, members
 from shared.aws import services
-from tests.support.browsing import STAFF, Browser, Shown, Story, as_test, signed_in
+from tests.support.admin_client import STAFF, Browser, Shown, Story, as_test, signed_in
 from tests.support.canned_aws import answer_always, endpoint, response
-from tests.support.racing import just_before
+from tests.support.concurrency import just_before
 from tests.support.receivers import Request
 from tests.support.stage import Stage
 

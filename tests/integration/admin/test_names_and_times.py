@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.admin import members
-from tests.support.browsing import Browser, Whole, database_calls, signed_in
+from tests.support.admin_client import Browser, Whole, database_calls, signed_in
 from tests.support.project_of_pages import hand_off
 from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage

@@ -18,7 +18,7 @@ from shared.core import ids
 from shared.core.event_types import EVENT_TYPES
 from shared.store import table
 from shared.store.keys import Scope
-from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
+from tests.support.admin_client import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.hostile_values import STRINGS
 from tests.support.resources import create_and_get_path

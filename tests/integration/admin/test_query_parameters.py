@@ -8,7 +8,7 @@ import pytest
 
 from functions.admin import PAGES
 from shared.admin import members
-from tests.support.browsing import Browser, Whole, signed_in
+from tests.support.admin_client import Browser, Whole, signed_in
 from tests.support.stage import Stage
 
 LIST = ("starting_after", "notice")

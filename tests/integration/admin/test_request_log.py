@@ -20,9 +20,9 @@ from shared.projects import request_log
 from shared.projects.request_log import KEPT_MS
 from shared.store import table
 from tests.support import rows
-from tests.support.browsing import Browser, Shown, Whole, as_test, database_calls, keys_of, signed_in
+from tests.support.admin_client import Browser, Shown, Whole, as_test, database_calls, keys_of, signed_in
 from tests.support.clocks import Clock
-from tests.support.logged import lines
+from tests.support.log_lines import lines
 from tests.support.stage import Answer, Stage
 
 

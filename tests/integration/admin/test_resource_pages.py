@@ -17,11 +17,11 @@ from shared.core import clock
 from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
-from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
-from tests.support.calling import dial
+from tests.support.admin_client import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.project_of_pages import hand_off
 from tests.support.resources import create_resource, get_resource, list_resources
+from tests.support.simulated_calls import dial
 from tests.support.stage import Stage
 
 

@@ -22,7 +22,7 @@ from shared.admin import audit, members, oidc, sign_in
 from shared.core import clock
 from tests.integration.admin import oidc_provider
 from tests.integration.admin.oidc_provider import CONFIDENTIAL, PUBLIC, SECRET, Person, new_key, sign_token
-from tests.support.browsing import HERE, SESSION, Browser, Shown, as_test, identity
+from tests.support.admin_client import HERE, SESSION, Browser, Shown, as_test, identity
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
 

@@ -11,8 +11,8 @@ import pytest
 from shared.admin import members
 from shared.calls import limits
 from shared.store.keys import Scope
-from tests.support.browsing import Browser, Shown, Whole, as_test, signed_in, trail
-from tests.support.racing import just_before
+from tests.support.admin_client import Browser, Shown, Whole, as_test, signed_in, trail
+from tests.support.concurrency import just_before
 from tests.support.resources import get_resource, list_resources
 from tests.support.stage import Stage
 

@@ -7,8 +7,8 @@ import pytest
 from shared.admin import members
 from shared.core import clock
 from shared.store.keys import Scope
-from tests.support import calling
-from tests.support.browsing import Browser, Whole, database_calls, signed_in
+from tests.support import simulated_calls
+from tests.support.admin_client import Browser, Whole, database_calls, signed_in
 from tests.support.clocks import Clock
 from tests.support.resources import create_resource
 from tests.support.stage import Stage
@@ -103,7 +103,7 @@ def test_a_day_leads_to_all_calls_about_an_appointment(
     for number in (1, 2):
         placed = create_resource(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
         calls.append(placed["session_id"])
-        calling.dial(stage, stopped_clock, Scope(whole.story.project.id, False), calls[-1])
+        simulated_calls.dial(stage, stopped_clock, Scope(whole.story.project.id, False), calls[-1])
         assert ("All 2 calls" in member.get(path).page.text) == (number == 2)
     link = f"{whole.story.path}/sessions?appointment_id={ids['appointments']}"
     for page in (path, f"{whole.story.path}/appointments/{ids['appointments']}"):

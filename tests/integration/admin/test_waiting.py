@@ -7,7 +7,7 @@ import pytest
 from functions.admin import lists
 from shared.admin import members
 from shared.core import clock
-from tests.support.browsing import Browser, Whole, database_calls, signed_in, trail
+from tests.support.admin_client import Browser, Whole, database_calls, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.project_of_pages import hand_off
 from tests.support.resources import create_resource, list_resources

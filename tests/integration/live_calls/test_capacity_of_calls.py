@@ -17,6 +17,7 @@ from shared.core import clock
 from shared.store import table
 from shared.telephony import ContactState, EndedReason, Ending, NoCapacity, SessionCallStatus, adapters
 from tests.support.clocks import Clock
+from tests.support.concurrency import run_at_once
 from tests.support.live_calls import (
     HUNG_UP,
     PHONE,
@@ -32,7 +33,6 @@ from tests.support.live_calls import (
     tell,
     work,
 )
-from tests.support.racing import run_at_once
 from tests.support.resources import create_resource
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire

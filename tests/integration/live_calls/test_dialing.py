@@ -24,6 +24,7 @@ from shared.telephony import (
     amazon_connect,
 )
 from tests.support.clocks import Clock
+from tests.support.concurrency import run_at_once
 from tests.support.live_calls import (
     HUNG_UP,
     NAME,
@@ -48,7 +49,6 @@ from tests.support.live_calls import (
     text_of,
     work,
 )
-from tests.support.racing import run_at_once
 from tests.support.resources import get_resource, woken
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire

@@ -12,7 +12,7 @@ from shared.core import clock
 from shared.erasure import erasing
 from shared.telephony import ContactState
 from tests.support.clocks import Clock
-from tests.support.erasing import Person, erase, none_stored, objects, remaining_data, rows
+from tests.support.erasures import Person, erase, none_stored, objects, remaining_data, rows
 from tests.support.live_calls import (
     HUNG_UP,
     PHONE,

@@ -12,6 +12,7 @@ from shared.core import clock
 from shared.tasks import tasks
 from shared.telephony import Busy, ContactState, EndedReason, Ending, NotConfigured, SessionCallStatus, amazon_connect
 from tests.support.clocks import Clock
+from tests.support.concurrency import run_at_once
 from tests.support.live_calls import (
     HUNG_UP,
     Line,
@@ -31,7 +32,6 @@ from tests.support.live_calls import (
     tell,
     work,
 )
-from tests.support.racing import run_at_once
 from tests.support.resources import woken
 from tests.support.stage import Stage
 from tests.support.wire import Fault, conflicting, refuse_connection, wire

@@ -7,8 +7,8 @@ import pytest
 
 from shared.webhooks.http_client import Client
 from tests.support import receivers
-from tests.support.posting import send
 from tests.support.receivers import Behaviour, Certificate, Receiver, answer
+from tests.support.webhook_posts import send
 
 # Names and addresses
 

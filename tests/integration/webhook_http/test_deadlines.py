@@ -14,8 +14,8 @@ import pytest
 from shared.webhooks import http_client
 from shared.webhooks.http_client import DEADLINE_S, Client
 from tests.support import receivers
-from tests.support.posting import BODY, HEADERS, send
 from tests.support.receivers import Behaviour, Receiver, answer
+from tests.support.webhook_posts import BODY, HEADERS, send
 
 # Hanging and dripping
 

@@ -8,8 +8,8 @@ import pytest
 
 from shared.webhooks.http_client import BODY_KEPT, BODY_READ, USER_AGENT, Client
 from tests.support import receivers
-from tests.support.posting import BODY, send
 from tests.support.receivers import Behaviour, Exchange, Receiver, _head, answer, raw
+from tests.support.webhook_posts import BODY, send
 
 # A friendly receiver
 

@@ -13,7 +13,7 @@ from shared.aws import services
 from shared.aws.client import DYNAMODB, AwsError, Hook, hooked
 from tests.bench import canned_dynamodb, subjects
 from tests.support.canned_aws import answer_always, client, endpoint, error, response, serving
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.receivers import Behaviour, Exchange, Request, close_after_request, hang_after_request
 from tests.support.wire import forget_clients
 

@@ -18,7 +18,7 @@ from shared.aws.connections import ConnectionFailed, Connections, Reply, tls_con
 from shared.core import clock
 from tests.support.canned_aws import answer_always, client, endpoint, response, serving
 from tests.support.clocks import Clock
-from tests.support.racing import run_at_once
+from tests.support.concurrency import run_at_once
 from tests.support.receivers import (
     Behaviour,
     Certificate,

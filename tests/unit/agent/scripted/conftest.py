@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared.core import clock
-from tests.support.scripted import NOW
+from tests.support.dialogues import NOW
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from shared.agent.scripted import RICH
 from shared.appointments import commands as appointments
 from shared.appointments.resource import AppointmentPatch
 from shared.core import clock
-from tests.support.scripted import Dialogue, appointment, dental, physio
+from tests.support.dialogues import Dialogue, appointment, dental, physio
 
 
 def test_which_and_when_are_asked_one_after_the_other() -> None:

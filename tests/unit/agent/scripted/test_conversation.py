@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted import Dialogue, dental, physio
+from tests.support.dialogues import Dialogue, dental, physio
 
 
 def test_confirming_happens_at_once() -> None:

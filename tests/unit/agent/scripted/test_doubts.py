@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted import Dialogue, dental, phone_dialogue, physio
+from tests.support.dialogues import Dialogue, dental, phone_dialogue, physio
 
 NO_CONFIRMATION = (
     *("How do I confirm?", "should I confirm?", "I'll confirm later", "can you confirm the address?", "confirm?"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted import Dialogue, dental
+from tests.support.dialogues import Dialogue, dental
 
 CONFIRM = """
 Confirm

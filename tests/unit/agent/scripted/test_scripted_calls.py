@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.core import clock
-from tests.support.scripted import Dialogue, dental, phone_dialogue, physio
+from tests.support.dialogues import Dialogue, dental, phone_dialogue, physio
 
 LATER = clock.parse("2027-03-04T09:00:00Z")  # tomorrow at ten in Berlin
 

@@ -15,10 +15,16 @@ from shared.erasure import erasing
 from shared.erasure.batches import StoredBatch
 from shared.store import table
 from shared.store.keys import Scope
-from tests.support import calling
+from tests.support import simulated_calls
+from tests.support.client_actions import simulated_phone
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, run_turn_worker, send_and_get, store_unanswered_message, work_at_each_wait
-from tests.support.given import simulated_phone
+from tests.support.conversations import (
+    Thread,
+    run_turn_worker,
+    send_and_get,
+    store_unanswered_message,
+    work_at_each_wait,
+)
 from tests.support.receivers import Behaviour, Exchange, answer
 from tests.support.resources import create_resource, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Project, Stage, wake_up_record
@@ -132,10 +138,10 @@ def call(stage: Stage, time: Clock, whom: Person, channel: str) -> None:
     whom.sessions.append(session)
     pk = consents.pk(whom.scope, whom.phone)
     for _ in range(3 if placed.status == 202 else 0):
-        calling.work(stage, "consent", wake_up_record(stage, "consents", pk, "consent"))
+        simulated_calls.work(stage, "consent", wake_up_record(stage, "consents", pk, "consent"))
         time.forward(6)
-    calling.dial(stage, time, whom.scope, session)
-    assert calling.session_of(stage, session)["recording_status"] == "available"
+    simulated_calls.dial(stage, time, whom.scope, session)
+    assert simulated_calls.session_of(stage, session)["recording_status"] == "available"
 
 
 def _converse(stage: Stage, time: Clock, whom: Person) -> None:

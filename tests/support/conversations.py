@@ -12,7 +12,7 @@ from shared.core import clock
 from shared.store.keys import Scope
 from tests.support import privileges
 from tests.support.clocks import Clock
-from tests.support.racing import just_before
+from tests.support.concurrency import just_before
 from tests.support.resources import create_resource, get_resource, idempotency_header, woken
 from tests.support.stage import Answer, Project, Stage, wake_up_record
 

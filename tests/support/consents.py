@@ -6,8 +6,8 @@ from typing import Any
 
 from shared.calls.consent import consents
 from shared.store.keys import Scope
-from tests.support.calling import WHEN, Callee, session_of, work
 from tests.support.resources import create_resource
+from tests.support.simulated_calls import WHEN, Callee, session_of, work
 from tests.support.stage import Stage, wake_up_record
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE
+from tests.support.deliveries import PHONE
 from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
