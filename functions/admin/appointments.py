@@ -6,8 +6,8 @@ A new time that is past, closed or taken is not refused: the form says so, and i
 from __future__ import annotations
 
 import hashlib
-import urllib.parse
 from collections.abc import Callable, Mapping
+from datetime import date, tzinfo
 from typing import Any
 
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from functions.admin.find import SHOWN, customers
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.agent_settings import hours
+from shared.agent_settings.policy import DURATION_MS
 from shared.appointments import commands as appointments
 from shared.appointments.resource import (
     APPOINTMENTS,
@@ -36,8 +37,9 @@ from shared.store.commit import Change
 SECTION = "appointments"
 NOTICES = {
     "saved": "The appointment was changed.",
+    "moved": "The appointment was moved.",
     "confirmed": "The appointment was confirmed.",
-    "cancelled": "The appointment was cancelled.",
+    "canceled": "The appointment was canceled.",
 }
 _TEXTS = ("timezone", "title", "location", "notes", "external_id")
 _FORM = ("at", "duration_minutes", *_TEXTS, "metadata")
@@ -96,8 +98,7 @@ def choose_customer(visit: InProject) -> Response:
     text, at = visit.query.get("customer", "").strip()[:255], visit.query.get("at", "")
     found, has_more = customers(visit, text, SHOWN) if text else ([], False)
     if len(found) == 1 and not has_more:
-        query = urllib.parse.urlencode({"at": at})
-        return visit.redirect(visit.path("customers", found[0]["id"], f"new_appointment?{query}"))
+        return visit.redirect(visit.to("customers", found[0]["id"], "new_appointment", at=at))
     return visit.render("appointment_new.html", 200, section=SECTION, found=found, has_more=has_more, text=text, at=at)
 
 
@@ -107,14 +108,14 @@ def ask_to_create(visit: InProject) -> Response:
 
 
 def create(visit: InProject) -> Response:
-    """Create an appointment of a customer."""
+    """Create an appointment of a customer, and go to its day if that is where it was begun, else to the customer."""
     customer = CUSTOMERS.find(visit.scope, visit.params["id"]).doc
     try:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
         change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
         _warn(visit, change.doc)
         after = {"customer": customer["id"], **forms.part(change.doc, _AUDITED)}
-        visit.commit(
+        made = visit.commit(
             lambda: change,
             lambda new: visit.entry("appointment.created", new["id"], after=after),
             lambda _: visit.once(),
@@ -122,8 +123,33 @@ def create(visit: InProject) -> Response:
     except ApiError as error:
         return _form(visit, None, error)
     except SentBefore:
-        pass
-    return visit.redirect(visit.path("customers", f"{customer['id']}?notice=appointment"))
+        made = None
+    if made is not None and visit.query.get("at"):
+        return visit.redirect(_on_its_day(visit, made, "created"))
+    return visit.redirect(visit.to("customers", customer["id"], notice="appointment"))
+
+
+def ask_to_move(visit: InProject) -> Response:
+    """Show the form of a new time, with the free times of its day."""
+    return _move_form(visit)
+
+
+def move(visit: InProject) -> Response:
+    """Move an appointment to another time, or show the free times of the day that was typed."""
+
+    def patch(appointment: Appointment) -> dict[str, Any]:
+        is_edited = forms.edited(visit, _shown_time(visit, appointment))
+        return {"appointment_at": forms.instant(visit, "at", _zone(visit, appointment))} if is_edited else {}
+
+    if "free_times" in visit.form:
+        return _move_form(visit, is_kept=True)
+    try:
+        appointment = _change(visit, patch, "appointment.changed", _warn)
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return _move_form(visit, error)
+    return _done(visit, appointment, "moved")
 
 
 def ask_to_edit(visit: InProject) -> Response:
@@ -165,12 +191,13 @@ def cancel(visit: InProject) -> Response:
     """Cancel an appointment."""
     reason = forms.texts(visit, ("cancellation_reason",))
     try:
-        _change(visit, lambda _: {"status": AppointmentStatus.CANCELLED, **reason}, "appointment.cancelled")
+        canceled = {"status": AppointmentStatus.CANCELLED, **reason}
+        appointment = _change(visit, lambda _: canceled, "appointment.cancelled")
     except ApiError as error:
         if error.status == 404:
             raise
         return _cancel_form(visit, error)
-    return _back(visit, "cancelled")
+    return _done(visit, appointment, "canceled")
 
 
 def _warn(visit: InProject, appointment: Appointment) -> None:
@@ -211,7 +238,7 @@ def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
 
 def _change(
     visit: InProject, patch_of: Any, action: str, warn: Callable[[InProject, Appointment], None] | None = None
-) -> None:
+) -> Appointment:
     def command() -> Change[Appointment]:
         record = _find(visit)
         patch = fields.validate(AppointmentPatch, patch_of(record.doc))
@@ -229,7 +256,7 @@ def _change(
         )
         return change.with_writes(entry)
 
-    visit.commit(command)
+    return visit.commit(command)
 
 
 def _find(visit: InProject) -> AppointmentRecord:
@@ -237,7 +264,18 @@ def _find(visit: InProject) -> AppointmentRecord:
 
 
 def _back(visit: InProject, notice: str) -> Response:
-    return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice={notice}"))
+    return visit.redirect(visit.to(SECTION, visit.params["id"], notice=notice))
+
+
+def _done(visit: InProject, appointment: Appointment, done: str) -> Response:
+    """Go to the appointment's day if the person came from one, else to its page."""
+    return visit.redirect(_on_its_day(visit, appointment, done)) if visit.day else _back(visit, done)
+
+
+def _on_its_day(visit: InProject, appointment: Appointment, done: str) -> str:
+    """The path of the day of an appointment, which marks it and says what was done."""
+    day = times.local(clock.parse(appointment["appointment_at"]), visit.zone).date()
+    return visit.to(date=day, appointment=appointment["id"], done=done)
 
 
 def _sent(visit: InProject) -> dict[str, Any]:
@@ -260,9 +298,16 @@ def _parameters(visit: InProject, wanted: Mapping[str, str]) -> dict[str, list[s
 def _shown(visit: InProject, appointment: Appointment) -> dict[str, str]:
     """The texts of the form's fields. The time is local in the appointment's time zone."""
     texts = forms.shown(appointment, ("duration_minutes", *_TEXTS))
-    zone = times.zone_of(appointment["timezone"], visit.zone)
-    at = times.local(clock.parse(appointment["appointment_at"]), zone).isoformat(timespec="minutes")
-    return texts | {"at": at, "metadata": forms.metadata_text(appointment["metadata"])}
+    return texts | _shown_time(visit, appointment) | {"metadata": forms.metadata_text(appointment["metadata"])}
+
+
+def _shown_time(visit: InProject, appointment: Appointment) -> dict[str, str]:
+    at = times.local(clock.parse(appointment["appointment_at"]), _zone(visit, appointment))
+    return {"at": at.isoformat(timespec="minutes")}
+
+
+def _zone(visit: InProject, appointment: Appointment) -> tzinfo:
+    return times.zone_of(appointment["timezone"], visit.zone)
 
 
 def _empty(visit: InProject) -> dict[str, str]:
@@ -279,9 +324,44 @@ def _form(visit: InProject, appointment: Appointment | None, error: ApiError | N
         appointment=appointment,
         customer=CUSTOMERS.find(visit.scope, customer_id).doc,
         form=forms.view(visit, _shown(visit, appointment) if appointment else _empty(visit), error),
+        default_minutes=DURATION_MS // clock.MINUTE,
         warned=error.digest if isinstance(error, Warned) else "",
         error=error,
     )
+
+
+def _move_form(visit: InProject, error: ApiError | None = None, *, is_kept: bool = False) -> Response:
+    appointment = _find(visit).doc
+    form = forms.view(visit, _shown_time(visit, appointment), error, is_kept=is_kept)
+    day, free = _free(visit, appointment, form["at"])
+    return visit.render(
+        "appointment_move.html",
+        error.status if error else 200,
+        section=SECTION,
+        appointment=appointment,
+        minutes=(today.span(appointment)[1] - today.span(appointment)[0]) // clock.MINUTE,
+        named=names.of(visit, [appointment["customer_id"]]),
+        form=form,
+        day=day,
+        free=free,
+        warned=error.digest if isinstance(error, Warned) else "",
+        error=error,
+    )
+
+
+def _free(visit: InProject, appointment: Appointment, at: str) -> tuple[date | None, list[today.Entry]]:
+    """The day of a time in the form, and its free times for this appointment. No day if they are not known."""
+    try:
+        instant = times.instant(at.strip(), _zone(visit, appointment))
+        day = times.local(instant, visit.zone).date()
+        start, end = times.start(day, visit.zone), times.end(day, visit.zone)
+    except ValueError:
+        return None, []
+    records, has_more = today.between(visit, start, end, today.MOST["day"])
+    if has_more:
+        return None, []
+    others = [one.doc for one in records if one.doc["id"] != appointment["id"]]
+    return day, [one for one in today.agenda(visit, day, others) if one.appointment is None]
 
 
 def _cancel_form(visit: InProject, error: ApiError | None = None) -> Response:
@@ -306,6 +386,7 @@ PAGES = (
     Page(f"{PROJECT}/{SECTION}/new", get=View(choose_customer, MEMBER)),
     Page(f"{PROJECT}/customers/{{id}}/new_appointment", get=View(ask_to_create, MEMBER), post=View(create, MEMBER)),
     Page(_ONE, get=View(show, VIEWER)),
+    Page(f"{_ONE}/move", get=View(ask_to_move, MEMBER), post=View(move, MEMBER)),
     Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
     Page(f"{_ONE}/confirm", post=View(confirm, MEMBER)),
     Page(f"{_ONE}/cancel", get=View(ask_to_cancel, MEMBER), post=View(cancel, MEMBER)),

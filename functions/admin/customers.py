@@ -120,6 +120,9 @@ def create(visit: InProject) -> Response:
         return _form(visit, None, error)
     except SentBefore:
         return visit.redirect(visit.path(f"{SECTION}?notice=sent"))
+    if visit.query.get("at"):
+        # The person has chosen the time of an appointment before.
+        return visit.redirect(visit.to(SECTION, customer["id"], "new_appointment", at=visit.query["at"]))
     return _back(visit, "created", customer["id"])
 
 
@@ -212,7 +215,7 @@ def call(visit: InProject) -> Response:
         if error.code == Code.CALL_IN_PROGRESS and visit.was_sent():
             return _back(visit, "called")
         return _call_form(visit, visit.form, error)
-    return visit.redirect(visit.path("sessions", f"{session['id']}?notice=called"))
+    return visit.redirect(visit.to("sessions", session["id"], notice="called"))
 
 
 def _find(visit: InProject) -> CustomerRecord:
@@ -220,7 +223,7 @@ def _find(visit: InProject) -> CustomerRecord:
 
 
 def _back(visit: InProject, notice: str, id: str | None = None) -> Response:
-    return visit.redirect(visit.path(SECTION, f"{id or visit.params['id']}?notice={notice}"))
+    return visit.redirect(visit.to(SECTION, id or visit.params["id"], notice=notice))
 
 
 def _active_call(visit: InProject, record: CustomerRecord) -> Session | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from datetime import date, tzinfo
 from typing import Any
@@ -20,7 +19,6 @@ from shared.store import table
 
 PAGE = 50
 """The rows of a page."""
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def wanted(visit: InProject, *names: str) -> dict[str, str]:
@@ -65,9 +63,7 @@ def days(filters: Mapping[str, str], field: str, zone: tzinfo, text: Callable[[i
 def day_of(text: str, name: str) -> date:
     """The day that the field `name` has. Raises `datetime_invalid`."""
     try:
-        if not _DAY.fullmatch(text):
-            raise ValueError(text)
-        return date.fromisoformat(text)
+        return times.parse_day(text)
     except ValueError:
         raise ApiError(Code.DATETIME_INVALID, "Days have the form 2027-03-04.", param=name) from None
 

@@ -87,7 +87,7 @@ def cancel(visit: InProject) -> Response:
         record = _find(visit)
         parts = _parts(visit, record)
         return visit.render("session.html", error.status, section=SECTION, notice=None, error=error, **parts)
-    return visit.redirect(visit.path(SECTION, id) + "?notice=canceled")
+    return visit.redirect(visit.to(SECTION, id, notice="canceled"))
 
 
 def play(visit: InProject) -> Response:

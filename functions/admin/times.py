@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
@@ -11,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from shared.core import clock
 
 FIRST = clock.parse("0001-01-01T00:00:00Z")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -33,6 +35,13 @@ def shown(iso: str, zone: tzinfo, to: str = "minutes") -> str:
 def day(at: date) -> str:
     """A day: `Tue 6 May 2031`."""
     return f"{_DAYS[at.weekday()]} {at.day} {_MONTHS[at.month - 1]} {at.year}"
+
+
+def parse_day(text: str) -> date:
+    """The day `2027-03-04`. Raises ValueError."""
+    if not _DAY.fullmatch(text):
+        raise ValueError(text)
+    return date.fromisoformat(text)
 
 
 def elsewhere(appointment: Mapping[str, Any], zone: tzinfo) -> str | None:

@@ -35,6 +35,8 @@ MOST_WAITING = 10
 SHORTEST_GAP_MS = 15 * clock.MINUTE
 FREE = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
 """The statuses of appointments that take no time."""
+DONE = ("created", "moved", "canceled")
+"""What was done with an appointment before its day is shown."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,11 @@ def show(visit: InProject) -> Response:
     records, has_more = between(visit, start, end, MOST[view])
     found = [one.doc for one in records]
     agendas = [(day, agenda(visit, day, found)) for day in days]
+    by_id = {one["id"]: one for one in found}
+    named = names.of(visit, (one[name] for one in found for name in ("customer_id", "session_id")))
+    marked, done = by_id.get(visit.query.get("appointment", "")), visit.query.get("done", "")
     waiting, _ = conversations.longest_waiting(visit.scope, MOST_WAITING) if chosen == today else ([], None)
-    return visit.render(
+    return dataclasses.replace(visit, day=chosen).render(
         "today.html",
         400 if error else 200,
         section=SECTION,
@@ -81,10 +86,14 @@ def show(visit: InProject) -> Response:
         next=_after(first, DAYS[view]),
         has_more=has_more,
         most=MOST[view],
-        by_id={one["id"]: one for one in found},
+        by_id=by_id,
         next_id=next((one["id"] for one in found if _is_ahead(one)), None) if chosen == today else None,
         calls={one.doc["id"]: call_count(one) for one in records},
-        named=names.of(visit, (one[name] for one in found for name in ("customer_id", "session_id"))),
+        named=named,
+        back=visit.day if visit.day != chosen else None,
+        new_at=next((one.start for one in dict(agendas)[chosen] if one.appointment is None), None),
+        marked=marked if done in DONE else None,
+        done=done,
         waiting=len(waiting),
         most_waiting=MOST_WAITING,
         error=error,

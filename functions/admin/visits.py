@@ -7,12 +7,14 @@ member does not exist for them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import secrets
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -23,7 +25,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from functions.admin import rendering
+from functions.admin import rendering, times
 from shared.admin import audit, members, sessions, sign_in
 from shared.admin.members import MEMBER, Membership, Person, Role
 from shared.admin.sessions import Session
@@ -125,6 +127,8 @@ class InProject(SignedIn):
 
     membership: Membership
     scope: Scope
+    day: date | None
+    """The day from whose page the person came, to which the pages of its customers and appointments lead back."""
 
     @property
     def mode(self) -> str:
@@ -168,6 +172,11 @@ class InProject(SignedIn):
     def path(self, *parts: str) -> str:
         """The path of a page of this project and mode."""
         return "/".join((f"/admin/projects/{self.scope.project_id}/{self.mode}", *parts))
+
+    def to(self, *parts: str, **query: object) -> str:
+        """As `path`, with the query parameters that have a value. The page leads back to the same day as this one."""
+        found = {name: str(value) for name, value in {"day": self.day, **query}.items() if value}
+        return self.path(*parts) + ("?" + urllib.parse.urlencode(found) if found else "")
 
     def page_parameters(self, limit: int) -> dict[str, list[str]]:
         """The API's query parameters of the requested page of a list."""
@@ -328,8 +337,11 @@ def _in_project(visit: SignedIn) -> InProject:
     membership = visit.person.in_project(scope.project_id) if scope else None
     if scope is None or membership is None:
         raise not_found()
+    day = None
+    with contextlib.suppress(ValueError):
+        day = times.parse_day(visit.query.get("day", ""))
     return InProject(
-        visit.request, visit.context, visit.params, visit.form, visit.session, visit.person, membership, scope
+        visit.request, visit.context, visit.params, visit.form, visit.session, visit.person, membership, scope, day
     )
 
 

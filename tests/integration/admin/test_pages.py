@@ -382,6 +382,7 @@ def test_nothing_of_a_resource_becomes_markup(stage: Stage, whole: Whole) -> Non
         f"customers/{ids['customers']}/edit",
         f"customers/{ids['customers']}/call",
         f"appointments/{ids['appointments']}/edit",
+        f"appointments/{ids['appointments']}/move",
         f"appointments/{ids['appointments']}/cancel",
         f"webhook_endpoints/{ids['webhook_endpoints']}",
         f"webhook_endpoints/{ids['webhook_endpoints']}/edit",

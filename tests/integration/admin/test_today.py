@@ -106,8 +106,9 @@ def test_a_day_leads_to_all_calls_about_an_appointment(
         simulated_calls.dial(stage, stopped_clock, Scope(whole.story.project.id, False), calls[-1])
         assert ("All 2 calls" in member.get(path).page.text) == (number == 2)
     link = f"{whole.story.path}/sessions?appointment_id={ids['appointments']}"
-    for page in (path, f"{whole.story.path}/appointments/{ids['appointments']}"):
-        assert f'href="/dev{link}"' in member.get(page).text
+    assert f'href="/dev{link}"' in member.get(f"{whole.story.path}/appointments/{ids['appointments']}").text
+    from_day = link.replace("?", "?day=2030-05-06&amp;")
+    assert f'href="/dev{from_day}"' in member.get(path).text
     shown = member.get(link)
     assert "About Check-up" in shown.page.text
     assert [id in shown.text for id in (*calls, ids["sessions"])] == [True, True, False]
