@@ -33,6 +33,7 @@ CHARACTERS_A_SECOND = 15
 SHORTEST, PAUSE = 800, 400
 """Milliseconds: the length of the shortest line, and the pause before each line."""
 STOPPED = "Sorry, I have just heard that we are not to call you. Goodbye."
+_OFFER = "Is there anything that I can do for you?"
 _GOODBYE = re.compile(r"(?:good ?-?bye|bye)\b[^.!?]*[.!?]*\s*$", re.IGNORECASE)
 OPTED_OUT = "The customer does not want to be called again."
 
@@ -61,12 +62,14 @@ class Briefing:
     @property
     def callee(self) -> Callee:
         """Whom the call is for, and what it is about, in the words of the identity check."""
-        matter = in_short = "Is there anything that I can do for you?"
+        matter = in_short = _OFFER
         if self.appointment is not None:
             appointment = to_view(self.appointment.doc, self.zone)
             bounded = replace(appointment, title=_cut(appointment.title))
-            matter = f"I am calling about {describe(bounded)}. {ATTEND}"
-            in_short = f"I am calling about {describe(replace(appointment, title=None))}. {ATTEND}"
+            # Nobody is asked whether they will come to what is over.
+            question = ATTEND if clock.parse(appointment.at) > clock.now() else _OFFER
+            matter = f"I am calling about {describe(bounded)}. {question}"
+            in_short = f"I am calling about {describe(replace(appointment, title=None))}. {question}"
         return Callee(_escaped(self.customer_name) or None, _escaped(self.business), matter, in_short, self.zone)
 
     def first_words(self, *, recorded: bool) -> str:

@@ -15,6 +15,7 @@ import pytest
 from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput, TurnResult, handoff
+from shared.agent.wording import ATTEND
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
@@ -142,6 +143,15 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     if ending.call_status == "completed":
         assert ending.ended_reason == f"{dialogue.ended_by}_hangup"
     assert_is_speech(dialogue)
+
+
+@pytest.mark.parametrize("name", [samples.CUSTOMER["name"], None])
+def test_nobody_is_asked_to_attend_what_is_over(name: str | None) -> None:
+    for at, asks in (("2027-03-03T09:00:00.000Z", False), ("2027-03-03T09:00:01.000Z", True)):
+        call = simulate(SCRIPTED_CALLS[10], Scripted(), briefing(appointment_record(at), name))
+        said = " ".join(line for role, line in call.said if role == "agent")
+        assert "I am calling about" in said
+        assert (ATTEND in said) == asks, said
 
 
 def assert_is_speech(dialogue: SimulatedCall) -> None:
