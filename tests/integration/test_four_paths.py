@@ -1,0 +1,159 @@
+"""The four paths that `shared/README.md` tells are the ones that the code takes.
+
+Each path is made to happen, and every function that runs is recorded. A function that the path names must have run, and
+those of one file in the order in which they are named. Any other name must occur in a file of the path.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from tests.support.clocks import Clock
+from tests.support.conversations import CONFIRM, new_thread, send_and_get
+from tests.support.receivers import Receiver, answer
+from tests.support.resources import create_and_get_path, idempotency_header
+from tests.support.simulated_calls import ACCEPTS, callee, place, sweep
+from tests.support.stage import Stage
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "shared/README.md"
+LINK = re.compile(r"\]\(([^)#\s]+)\)")
+NAME = re.compile(r"`(?!\w+\.py`)(\w+(?:\.\w+)?)`")
+STEP = re.compile(r"(?m)^\d+\. ")
+
+Function = tuple[str, str]
+"""A function's file, from the root of the repository, and its name, with that of its class."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a path: its file, the other files that it names, and the functions in the order of the text."""
+
+    file: str
+    others: frozenset[str]
+    names: tuple[str, ...]
+
+
+def steps(beginning: str) -> list[Step]:
+    """The steps of the path whose text begins so."""
+    _, _, text = README.read_text(encoding="utf-8").partition(f"\n**{beginning}**")
+    text = re.split(r"(?m)^(?:\*\*|## |A live call)", text)[0]
+    found = []
+    for step in STEP.split(text)[1:]:
+        files = [str((README.parent / link).resolve().relative_to(ROOT)) for link in LINK.findall(step)]
+        found.append(Step(files[0], frozenset(files[1:]), tuple(NAME.findall(step))))
+    return found
+
+
+@cache
+def functions_in(file: str) -> frozenset[str]:
+    """The functions and methods that a file defines."""
+    if not file.endswith(".py"):
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)}
+    return frozenset(names)
+
+
+@contextmanager
+def recorded(into: dict[Function, int]) -> Iterator[None]:
+    """Record each function of the service that is called, in all threads, with the number of its first call."""
+    files: dict[CodeType, str | None] = {}
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        if code not in files:
+            path = Path(code.co_filename)
+            files[code] = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else None
+        file = files[code]
+        if file is not None:
+            into.setdefault((file, code.co_qualname), len(into))
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def request(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
+    thread, changed = new_thread(stage), {"appointment_at": "2030-05-07T07:08:09Z"}
+    with recorded(called):
+        answers = [stage.call("PATCH", thread.appointment, changed, headers=idempotency_header("k")) for _ in range(2)]
+    assert [one.headers.get("idempotent-replayed") for one in answers] == [None, "true"]
+
+
+def delivery(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
+    with Receiver(answer(500), answer(200)) as receiver:
+        create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
+        create_and_get_path(stage, "customers", phone="+15005550006")
+        with recorded(called):
+            stage.settle()
+        assert len(receiver.requests) == 1
+
+
+def message(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
+    thread = new_thread(stage)
+    with recorded(called):
+        assert send_and_get(stage, time, thread, CONFIRM)["reply"]["actions"]
+
+
+def call(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
+    whom = callee(stage, ACCEPTS)
+    with recorded(called):
+        assert place(stage, whom).status == 202
+        sweep(stage, time, whom.scope)
+
+
+PATHS: dict[str, Callable[[Stage, Clock, dict[Function, int]], None]] = {
+    "A request": request,
+    "An event's delivery": delivery,
+    "A message": message,
+    "A call": call,
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_each_function_that_a_path_names_runs_in_the_order_of_the_path(
+    stage: Stage, stopped_clock: Clock, name: str
+) -> None:
+    called: dict[Function, int] = {}
+    PATHS[name](stage, stopped_clock, called)
+    path = steps(name)
+    assert len(path) >= 4
+    first_calls = []
+    for step in path:
+        own, numbers = functions_in(step.file), []
+        elsewhere = {each for other in path for each in {other.file, *other.others}}
+        for named in step.names:
+            if named in own:
+                assert (step.file, named) in called, f"{named} of {step.file} does not run"
+                numbers.append(called[step.file, named])
+            elif defining := {file for file in elsewhere if named in functions_in(file)}:
+                assert any((file, named) in called for file in defining), f"{named} of {defining} does not run"
+            else:
+                word = re.compile(rf"\b{named.rpartition('.')[2]}\b")
+                assert any(word.search((ROOT / file).read_text(encoding="utf-8")) for file in elsewhere), named
+        assert numbers == sorted(numbers), f"{step.names} of {step.file} run in another order"
+        first_calls += numbers[:1]
+    assert first_calls == sorted(first_calls), "the steps happen in another order"
