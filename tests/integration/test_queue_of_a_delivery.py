@@ -61,7 +61,11 @@ def test_an_endpoint_that_is_behind_gets_more_message_groups_and_is_not_slow(
         assert {group for _, group in wake_ups_of_an_event(stage)} == {id_of(endpoint) for endpoint in endpoints}
 
 
-def test_a_slow_endpoint_has_only_the_slow_queue_until_it_responds_quickly(stage: Stage, stopped_clock: Clock) -> None:
+def test_a_slow_endpoint_has_only_the_slow_queue_until_it_responds_quickly(
+    stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "SLOW_ATTEMPT_MS", 1000)
+
     def slow(exchange: Exchange) -> None:
         time.sleep(health.SLOW_ATTEMPT_MS / 1000 + 0.1)
         answer(500)(exchange)

@@ -1,4 +1,4 @@
-"""The words of `shared/README.md`: names, docstrings, comments, documents and pages use none that it replaces."""
+"""The words of `shared/GLOSSARY.md`: names, docstrings, comments, documents and pages use none that it replaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_TABLE = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("| do not write | write |\n")[2]
+_TABLE = (ROOT / "shared/GLOSSARY.md").read_text(encoding="utf-8").partition("| do not write | write |\n")[2]
 INSTEAD = dict(re.findall(r"^\| (\w+) \| (.+) \|$", _TABLE, re.MULTILINE))
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _READ = (
