@@ -339,7 +339,7 @@ def _set_timer(delivery: ClaimedDelivery, wait_s: int, now: clock.Instant, at: c
     row = delivery.claim.row
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
     if wait_s <= limits.LONGEST_QUEUE_DELAY_S:
-        wake_ups.send(queues.LATER, [deliveries.wake_up(row, (at - now) // clock.SECOND)])
+        wake_ups.send(queues.RETRIES, [deliveries.wake_up(row, (at - now) // clock.SECOND)])
     else:
         name = f"{delivery.doc['id']}-{delivery.number + 1}"
         wake_ups.wait("delayed_delivery", name, at, deliveries.wake_up(row))

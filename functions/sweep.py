@@ -83,7 +83,7 @@ def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> N
 
 
 WORKERS: dict[str, tuple[str, Callable[[Any], wake_ups.WakeUp]]] = {
-    "delivery": (queues.LATER, deliveries.planned_wake_up),
+    "delivery": (queues.RETRIES, deliveries.planned_wake_up),
     "message": ("turns", turns.wake_up),
     "session": ("dials", lambda row: sessions.wake_up(keys.scope_of(row["pk"]), row["sk"], row["due_at"])),
     "consent": ("consents", lambda row: consents.wake_up(row["pk"])),

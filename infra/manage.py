@@ -61,7 +61,7 @@ from infra.stack_names import (
 from shared.aws.services import AwsError, Unavailable
 
 if TYPE_CHECKING:
-    from shared.calls.limits import Limits
+    from shared.calls.project_limits import Limits
     from shared.erasure.batches import StoredBatch
     from shared.store.keys import Scope
 
@@ -403,19 +403,19 @@ def _email(text: str) -> str:
 
 
 def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.calls import limits
+    from shared.calls import project_limits
 
-    allowed = limits.Limits(tuple(options.prefix), options.at_once, options.per_day)
-    limits.set_limits(options.project, allowed)
+    allowed = project_limits.Limits(tuple(options.prefix), options.at_once, options.per_day)
+    project_limits.set_limits(options.project, allowed)
     print(_in_words(options.project, allowed))
 
 
 def _show_calls(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.calls import limits
+    from shared.calls import project_limits
     from shared.store.keys import Scope
 
     scope = Scope(options.project, livemode=True)
-    allowed, counts = limits.of_project(scope)
+    allowed, counts = project_limits.of_project(scope)
     found = {**dataclasses.asdict(allowed), "now": counts.at_once, "today": counts.today}
     _say(options, found, f"{_in_words(options.project, allowed)}\nnow {counts.at_once}, today {counts.today}")
 
@@ -452,8 +452,8 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
     from shared.calls.consent import consent_requests, consents
+    from shared.calls.statuses import ConsentStatus
     from shared.core import clock
-    from shared.telephony import ConsentStatus
 
     scope = _scope(options)
     before = consents.find(scope, options.phone)

@@ -10,11 +10,11 @@ from functions.admin import lists, names
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
+from shared.calls.statuses import EndedReason
 from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Key
 from shared.resources import pages, queries
-from shared.telephony import EndedReason
 from shared.webhooks import failures, replays
 from shared.webhooks.endpoints import resource as endpoints
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from functions.admin import forms
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import OWNER, VIEWER
-from shared.calls import limits
-from shared.calls.limits import Limits
+from shared.calls import project_limits
+from shared.calls.project_limits import Limits
 from shared.core.errors import ApiError, Code
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -38,7 +38,7 @@ def change(visit: InProject) -> Response:
             return Change(None)
         project = str(visit.scope.project_id)
         facts = {"before": _facts(before), "after": _facts(wanted), "livemode": True}
-        write = limits.setting(visit.scope.project_id, wanted, before)
+        write = project_limits.setting(visit.scope.project_id, wanted, before)
         return Change(None, [write, visit.entry("call_limits.changed", project, **facts)])
 
     try:
@@ -48,9 +48,9 @@ def change(visit: InProject) -> Response:
     return visit.redirect(visit.path("call_limits?notice=saved"))
 
 
-def _read(visit: InProject) -> tuple[Limits, limits.Counts]:
+def _read(visit: InProject) -> tuple[Limits, project_limits.Counts]:
     scope = Scope(visit.scope.project_id, livemode=True)
-    return limits.of_project(scope)
+    return project_limits.of_project(scope)
 
 
 def _sent(visit: InProject) -> Limits:

@@ -15,6 +15,7 @@ from shared.calls import commands as calls
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
 from shared.calls.sessions import SESSIONS, Session
+from shared.calls.statuses import Channel
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.customers import commands as customers
@@ -24,7 +25,6 @@ from shared.erasure import access
 from shared.pages import SECURITY
 from shared.resources import fields, pages, queries
 from shared.store.commit import Change
-from shared.telephony import Channel
 
 SECTION = "customers"
 NOTICES = {

@@ -19,10 +19,10 @@ from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands
 from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
+from shared.calls.statuses import CallOutcome
 from shared.core import clock, limits
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, CustomerId, SessionId
-from shared.telephony import CallOutcome
 
 if TYPE_CHECKING:
     from shared.agent.assent import Kind
@@ -204,7 +204,7 @@ class TurnResult:
     """The `actions` of the reply."""
     done: CallOutcome | None = None
     """What became of an appointment, also if it was so before."""
-    change: tuple[AppointmentRecord, Appointment] | None = None
+    staged: tuple[AppointmentRecord, Appointment] | None = None
     """The appointment as read, and as it must be written."""
     proposed: Proposal | None = None
     """The proposal for the next turn."""
@@ -481,7 +481,7 @@ class Tools:
         self.result.done = done
         if after is record.doc:
             return Result(True, "No change was necessary.")
-        self.result.change = (record, after)
+        self.result.staged = (record, after)
         self.result.actions.append({"type": _ACTIONS[done], "appointment_id": appointment_id})
         return Result(True, "Done.")
 

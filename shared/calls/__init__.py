@@ -1,8 +1,9 @@
 """Calls to customers, from the request to the files.
 
 commands        what can be done with calls: call a customer, cancel, stop
+statuses        the statuses of calls, why calls end, and what comes of them; packages below this one import it, too
 sessions        the resource, one for each call, and its steps' writes
-limits          a project's limits of live calls
+project_limits  a project's limits of live calls
 capacity        how many live calls the stage has at once
 consent/        consent to calls on WhatsApp, and the requests for it
 dialing         when a queued call is dialed, and whether it may be

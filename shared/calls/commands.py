@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus, call_count
-from shared.calls import dialing, endings, limits, sessions
+from shared.calls import dialing, endings, project_limits, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
 from shared.calls.sessions import SESSIONS, Session
+from shared.calls.statuses import Channel, EndedReason, FileStatus, SessionCallStatus
 from shared.core import clock, ids, threads
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.core.limits import LATEST_CALL_DAYS
@@ -28,7 +29,7 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import Channel, EndedReason, FileStatus, SessionCallStatus, test_numbers
+from shared.telephony import simulated_numbers
 
 
 class CallCreate(fields.Input):
@@ -244,7 +245,7 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[
     if options.not_before is not None and clock.parse(options.not_before) > latest:
         message = f"The time must be at most {LATEST_CALL_DAYS} days ahead."
         raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
-    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope), *agent_settings.keys(scope)]
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *project_limits.keys(scope), *agent_settings.keys(scope)]
     keys += opt_outs.keys(scope)
     if options.appointment_id is not None:
         if not ids.is_id(APPOINTMENTS.prefix, options.appointment_id):
@@ -281,7 +282,7 @@ def _appointment(
 def _channel(scope: Scope, phone: str, options: CallCreate) -> Channel:
     if options.channel is not None:
         return Channel(options.channel)
-    implied = scope.is_simulated and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
+    implied = scope.is_simulated and simulated_numbers.number(phone) in simulated_numbers.IMPLIES_WHATSAPP
     return Channel.WHATSAPP if implied else Channel.PHONE
 
 
@@ -289,9 +290,9 @@ def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.
     """Whether the project may call this number. Raises `call_limit_reached` if it has no call left now."""
     if not scope.livemode:
         return True
-    allowed, counts = limits.read(scope, rows)
+    allowed, counts = project_limits.read(scope, rows)
     if exceeded := counts.exceeded(allowed):
-        raise ApiError(Code.CALL_LIMIT_REACHED, limits.REACHED.format(exceeded))
+        raise ApiError(Code.CALL_LIMIT_REACHED, project_limits.REACHED.format(exceeded))
     return allowed.allows(to)
 
 
@@ -309,9 +310,9 @@ def _set_active_session(scope: Scope, customer: CustomerRecord, session: Session
 def _request_consent(consent: Consent, session_id: str) -> table.Update:
     """The write by which a call begins or joins the request for its phone's consent. Raises ApiError."""
     if consent.pending:
-        return consents.replace(consent, consents.joined(consent, session_id))
+        return consents.replace(consent, consents.with_session(consent, session_id))
     internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
-    return consents.replace(consent, consents.requested(consent, session_id), internal)
+    return consents.replace(consent, consents.with_request(consent, session_id), internal)
 
 
 def _send_wake_ups(scope: Scope, session: Session, requested: Consent | None) -> None:

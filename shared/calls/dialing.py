@@ -12,15 +12,15 @@ from zoneinfo import ZoneInfo
 from shared.agent_settings import hours
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus
-from shared.calls import endings, limits, sessions
+from shared.calls import endings, project_limits, sessions
 from shared.calls.consent import consents
 from shared.calls.sessions import Session, SessionChanges, SessionRecord
+from shared.calls.statuses import Channel, Ending, SessionCallStatus
 from shared.core import clock
 from shared.customers import opt_outs
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import Channel, Ending, SessionCallStatus
 
 DIALS_AFTER_S = 1
 """Seconds, scaled, after which a simulated call is dialed (promises 10). One whose consent was just given is dialed at
@@ -88,14 +88,14 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
         return Denied(endings.OPTED_OUT)
     writes = list[table.Write]()
     if scope.livemode:
-        allowed, counts = limits.of_project(scope)
+        allowed, counts = project_limits.of_project(scope)
         if not allowed.allows(to):
             return Denied(endings.NOT_ALLOWED)
         if counts.today >= allowed.per_day:
-            return Denied(endings.BLOCKED, limits.REACHED.format(allowed.daily))
+            return Denied(endings.BLOCKED, project_limits.REACHED.format(allowed.daily))
         if counts.at_once >= allowed.at_once:
             return PutOff(clock.now() + clock.scaled(PUT_OFF_S))
-        writes.append(limits.increment(scope, counts))
+        writes.append(project_limits.increment(scope, counts))
     if record.doc["channel"] == Channel.WHATSAPP:
         consent = consents.find(scope, to)
         if not consent.granted:

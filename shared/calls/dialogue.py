@@ -19,12 +19,12 @@ from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import identity_check, sessions
 from shared.calls.identity_check import Callee
 from shared.calls.sessions import SessionChanges, SessionRecord, SessionRow, Stage
+from shared.calls.statuses import CHANGES_OF_APPOINTMENT, CallOutcome
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope
-from shared.telephony import CHANGES_OF_APPOINTMENT, CallOutcome
 
 LONGEST_NAME = 80
 """Characters of a name or a title that are spoken."""
@@ -157,7 +157,7 @@ class Progress:
         return Progress(
             stage=stage,
             proposal=result.proposed,
-            changed=self.changed or result.change is not None,
+            changed=self.changed or result.staged is not None,
             outcome=_outcome(self.outcome, result),
             opted_out=result.has("customer_opted_out"),
             ends_for_later=result.ends_for_later,
@@ -225,8 +225,8 @@ def spoken_time(instant: str, zone: str) -> str:
 def _sentences(result: TurnResult, zone: str) -> list[str]:
     """What a turn has come to, for the summary of the call; nothing if to nothing."""
     sentences: list[str] = []
-    if result.change is not None:
-        before, after = result.change[0].doc, result.change[1]
+    if result.staged is not None:
+        before, after = result.staged[0].doc, result.staged[1]
         at = spoken_time(before["appointment_at"], zone)
         if after["appointment_at"] != before["appointment_at"]:
             moved_to = spoken_time(after["appointment_at"], zone)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.calls import capacity, limits, sessions
+from shared.calls import capacity, project_limits, sessions
 from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
+from shared.calls.statuses import ENDED, EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
@@ -17,7 +18,6 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import ENDED, EndedReason, Ending, SessionCallStatus
 
 CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED)
 CONSENT_EXPIRED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_EXPIRED)
@@ -66,7 +66,7 @@ def end_call(
         )
     dialed = session["call_status"] == SessionCallStatus.DIALING
     if scope.livemode and (dialed or sessions.is_starting(record)):
-        writes.append(limits.decrement(scope))
+        writes.append(project_limits.decrement(scope))
     if "started_at" in record.row:
         writes.append(capacity.release(session["id"]))
     if scope.livemode and dialed:
@@ -91,5 +91,5 @@ def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_cus
     if sessions.awaits_consent(record.doc):
         consent = consents.find(scope, record.doc["to"])
         if consent.pending:
-            return change.with_writes(consents.replace(consent, consents.left(consent, record.doc["id"])))
+            return change.with_writes(consents.replace(consent, consents.without_session(consent, record.doc["id"])))
     return change

@@ -16,8 +16,8 @@ from shared.agent.identity import Answer
 from shared.agent.tools import Tools
 from shared.agent.wording import long_time
 from shared.calls.sessions import Stage
+from shared.calls.statuses import CallOutcome
 from shared.core import clock
-from shared.telephony import CallOutcome
 
 MOST_LINES = 14
 """Lines of a call after which the agent gives up reaching the person."""

@@ -9,6 +9,7 @@ from shared.calls import commands as calls
 from shared.calls import endings, sessions
 from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS
+from shared.calls.statuses import ConsentStatus
 from shared.core import clock
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer
@@ -18,7 +19,6 @@ from shared.resources.queries import Query
 from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
-from shared.telephony import ConsentStatus
 
 _PAGE = 100
 
@@ -78,7 +78,7 @@ def _end_consent(scope: Scope, phone: str) -> None:
         # Imported here, because it loads botocore, and few phones have a consent.
         from shared.calls.consent import consent_requests
 
-        doc = consents.answered(consent, ConsentStatus.DECLINED, clock.now())
+        doc = consents.with_answer(consent, ConsentStatus.DECLINED, clock.now())
         consent_requests.close(consent, doc, endings.OPTED_OUT)
 
 

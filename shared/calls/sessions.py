@@ -13,16 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
-from shared.core import clock
-from shared.core.limits import LONGEST_QUEUE_DELAY_S
-from shared.customers.resource import CUSTOMERS, CustomerRecord
-from shared.resources import filters
-from shared.resources.collections import Collection, Record, Resource, ResourceRow, apply_changes
-from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Keywords, Metadata, SessionId, Time
-from shared.store import table
-from shared.store.keys import Scope
-from shared.tasks import tasks, wake_ups
-from shared.telephony import (
+from shared.calls.statuses import (
     ENDED,
     OUTCOMES,
     AnsweredBy,
@@ -34,6 +25,15 @@ from shared.telephony import (
     FileStatus,
     SessionCallStatus,
 )
+from shared.core import clock
+from shared.core.limits import LONGEST_QUEUE_DELAY_S
+from shared.customers.resource import CUSTOMERS, CustomerRecord
+from shared.resources import filters
+from shared.resources.collections import Collection, Record, Resource, ResourceRow, apply_changes
+from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Keywords, Metadata, SessionId, Time
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks, wake_ups
 
 TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
     SessionCallStatus.QUEUED: frozenset(
@@ -187,9 +187,9 @@ class SessionRow(ResourceRow):
     changed: NotRequired[bool]
     """The agent of a live call has changed the appointment."""
     outcome: NotRequired[str]
-    """The outcome of the agent's turns, in the words of the summary."""
+    """What has come of a live call so far, in sentences: `Progress.summary`. Older than `Session.outcome`."""
     call_result: NotRequired[CallOutcome]
-    """What has come of a live call so far, if anything."""
+    """What has come of a live call so far, if anything (`Progress.outcome`)."""
     ends_for_later: NotRequired[bool]
     """The live call ends for another one."""
     later: NotRequired[int]

@@ -18,13 +18,14 @@ from shared.calls import dialing, dialogue, endings, opting_out, recordings, ses
 from shared.calls.dialing import Clearance
 from shared.calls.dialogue import Briefing, Progress
 from shared.calls.sessions import SESSIONS, SessionChanges, SessionRecord, SessionRow, Stage
+from shared.calls.statuses import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.calls.transcripts import Speaker
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus, test_numbers
-from shared.telephony.test_numbers import ScriptedCall
+from shared.telephony import simulated_numbers
+from shared.telephony.simulated_numbers import ScriptedCall
 
 ANSWERED_AFTER_S = 1
 ENDED_AFTER_S = 2
@@ -39,14 +40,14 @@ REPLY_SECONDS = 10.0
 class SimulatedCall:
     """What was said in a call, and what has come of it.
 
-    `change` is what the agent's tools did to the appointment: the record as it was read and its new document, as
+    `staged` is what the agent's tools did to the appointment: the record as it was read and its new document, as
     `Collection.replace` takes them.
     """
 
     briefing: Briefing
     progress: Progress
     said: tuple[tuple[Speaker, str], ...]
-    change: tuple[AppointmentRecord, Appointment] | None = None
+    staged: tuple[AppointmentRecord, Appointment] | None = None
     ended_by: Speaker = "customer"
 
     @property
@@ -64,13 +65,13 @@ class SimulatedCall:
         """The call after the customer's line and the agent's reply. Raises AgentFailed."""
         said: tuple[tuple[Speaker, str], ...] = (*self.said, ("customer", line))
         reply, progress = dialogue.reply_in_call(agent, self.briefing, self.progress, said, REPLY_SECONDS)
-        briefing, change = self.briefing, self.change
-        if reply.result.change is not None:
-            read, doc = reply.result.change
-            change = (read if change is None else change[0], doc)
+        briefing, staged = self.briefing, self.staged
+        if reply.result.staged is not None:
+            read, doc = reply.result.staged
+            staged = (read if staged is None else staged[0], doc)
             briefing = dataclasses.replace(briefing, appointment=dataclasses.replace(read, doc=doc))
         ended_by: Speaker = "agent" if reply.result.ends_call else "customer"
-        return SimulatedCall(briefing, progress, (*said, ("agent", reply.content)), change, ended_by)
+        return SimulatedCall(briefing, progress, (*said, ("agent", reply.content)), staged, ended_by)
 
 
 def simulate(outcome: ScriptedCall, agent: Agent, briefing: Briefing) -> SimulatedCall:
@@ -99,7 +100,7 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
 
 def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes of the next step."""
-    outcome = test_numbers.scripted_call(record.doc["to"])
+    outcome = simulated_numbers.scripted_call(record.doc["to"])
     if record.row.get("opted_out") and record.doc["call_status"] == SessionCallStatus.DIALING:
         return _stop(scope, record)
     match record.doc["call_status"]:
@@ -117,7 +118,7 @@ def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     clear = dialing.clearance(scope, record)
     if not isinstance(clear, Clearance):
         return dialing.put_off_or_end(scope, record, clear)
-    outcome = test_numbers.scripted_call(clear.to)
+    outcome = simulated_numbers.scripted_call(clear.to)
     seconds = ANSWERED_AFTER_S if outcome.says else ENDED_AFTER_S
     return dialing.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
 
@@ -151,7 +152,7 @@ def _talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequenc
     if ending.call_status == SessionCallStatus.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{call.ended_by}_hangup"))
     end = endings.end_call(scope, record, ending, changes, due_at=clock.now())
-    appointment = [] if call.change is None else [APPOINTMENTS.replace(scope, *call.change)]
+    appointment = [] if call.staged is None else [APPOINTMENTS.replace(scope, *call.staged)]
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken(call.said)), *appointment]
 
 

@@ -337,11 +337,11 @@ def _conversation_after(
 
 def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult) -> list[table.Write]:
     """The write of the appointment that the tools changed, and the check that the customer is not deleted."""
-    if result.change is None:
+    if result.staged is None:
         return []
     assert conversation["customer_id"] is not None
     customer_exists = must_exist(scope, conversation["customer_id"], "customer")
-    return [APPOINTMENTS.replace(scope, *result.change), customer_exists]
+    return [APPOINTMENTS.replace(scope, *result.staged), customer_exists]
 
 
 def _message_row(turn: Turn, reply: AssistantMessage) -> table.Row:

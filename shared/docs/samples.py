@@ -13,12 +13,12 @@ from typing import Any
 from shared.appointments.resource import Appointment, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.sessions import Session
+from shared.calls.statuses import OUTCOMES, Channel, SessionCallStatus
 from shared.conversations.resource import Conversation, ConversationStatus, Message, Role
 from shared.core import clock, ids
 from shared.core.event_types import EVENT_TYPES
 from shared.customers.resource import Customer
 from shared.store.keys import Scope
-from shared.telephony import OUTCOMES, Channel, SessionCallStatus
 from shared.webhooks import events
 
 _START = clock.parse("2032-03-01T09:30:00Z")

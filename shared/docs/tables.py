@@ -10,10 +10,10 @@ from shared.agent_settings.resource import MAX_FACTS, MAX_FACTS_BYTES, AgentSett
 from shared.api import idempotency
 from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentStatus
-from shared.calls import limits as call_limits
-from shared.calls import recordings, sessions
+from shared.calls import project_limits, recordings, sessions
 from shared.calls.commands import CallCreate
 from shared.calls.consent import consents
+from shared.calls.statuses import SessionCallStatus
 from shared.conversations import resource as conversations
 from shared.conversations import turns
 from shared.conversations.resource import ConversationCreate, MessageCreate, ThreadMessageCreate
@@ -26,8 +26,8 @@ from shared.customers.resource import CUSTOMERS, CustomerCreate
 from shared.docs import samples
 from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
-from shared.telephony import SessionCallStatus, test_numbers
-from shared.telephony.test_numbers import ConsentBehaviour
+from shared.telephony import simulated_numbers
+from shared.telephony.simulated_numbers import ConsentBehaviour
 from shared.webhooks import events, health
 from shared.webhooks.endpoints.resource import SecretRotation, WebhookEndpointCreate
 
@@ -220,12 +220,12 @@ def work_limits() -> str:
         ("Calls of a customer that wait or are under way", "1", _code(Code.CALL_IN_PROGRESS)),
         (
             "Live calls of a project at once",
-            str(call_limits.AT_ONCE),
+            str(project_limits.AT_ONCE),
             f"{_code(Code.CALL_LIMIT_REACHED)}, or the call waits",
         ),
         (
             "Live calls of a project in a day (UTC)",
-            f"{call_limits.PER_DAY:,}",
+            f"{project_limits.PER_DAY:,}",
             f"{_code(Code.CALL_LIMIT_REACHED)}, or the session is `blocked`",
         ),
         (
@@ -331,8 +331,8 @@ def call_statuses() -> str:
 def call_numbers() -> str:
     """The test numbers that select the outcome of a call."""
     rows = []
-    for number, outcome in test_numbers.SCRIPTED_CALLS.items():
-        if number in test_numbers.IMPLIES_WHATSAPP:
+    for number, outcome in simulated_numbers.SCRIPTED_CALLS.items():
+        if number in simulated_numbers.IMPLIES_WHATSAPP:
             continue
         ending = outcome.ending
         effect = _APPOINTMENT_EFFECTS.get(number, "confirmed" if ending.call_status == "completed" else "unchanged")
@@ -347,9 +347,9 @@ def call_numbers() -> str:
 def consent_numbers() -> str:
     """The test numbers that are called on WhatsApp."""
     rows = []
-    for number in sorted(test_numbers.IMPLIES_WHATSAPP):
+    for number in sorted(simulated_numbers.IMPLIES_WHATSAPP):
         phone = f"+1500555{number:04d}"
-        rows.append((f"`{phone}`", _CONSENT_WORDS[test_numbers.consent(phone)]))
+        rows.append((f"`{phone}`", _CONSENT_WORDS[simulated_numbers.consent(phone)]))
     return _table(("Number", "The customer"), rows)
 
 

@@ -24,6 +24,7 @@ from shared.calls import endings, recordings, sessions, transcripts
 from shared.calls.consent import consents
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS
+from shared.calls.statuses import SessionCallStatus
 from shared.conversations import commands as conversations
 from shared.conversations.resource import CONVERSATIONS, ConversationStatus, messages_pk
 from shared.core import clock
@@ -39,7 +40,7 @@ from shared.resources.queries import Query
 from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import SessionCallStatus, contact_lens
+from shared.telephony import contact_lens
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.events import EVENTS
 

@@ -31,20 +31,10 @@ from botocore.exceptions import ConnectionError as AwsConnectionError
 
 from shared.aws import services
 from shared.aws.error_codes import is_throttled
+from shared.calls.statuses import AnsweredBy, EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import (
-    AnsweredBy,
-    Busy,
-    CallRefused,
-    ContactOwner,
-    ContactState,
-    EndedReason,
-    Ending,
-    NoCapacity,
-    NotConfigured,
-    SessionCallStatus,
-)
+from shared.telephony import Busy, CallRefused, ContactOwner, ContactState, NoCapacity, NotConfigured
 
 REASON_DELAY_MS = 30 * clock.SECOND
 """How long a contact that has ended counts as under way while its reason is missing."""

@@ -1,6 +1,6 @@
 """The queues of deliveries. `first` and `another` decide which one the wake-up of a delivery goes to.
 
-Timers, manual retries, test events and `sweep` send to `retries` (`LATER`); the worker moves what belongs elsewhere.
+Timers, manual retries, test events and `sweep` send to `retries`; the worker moves what belongs elsewhere.
 
 | queue                | attempts |
 |----------------------|----------|
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from shared.core import clock
 from shared.webhooks.endpoints.resource import Snapshot
 
-FIRST, LATER, SLOW, HANGING = "deliveries", "retries", "slow_deliveries", "hanging_deliveries"
+FIRST, RETRIES, SLOW, HANGING = "deliveries", "retries", "slow_deliveries", "hanging_deliveries"
 MANUAL = "manual_deliveries"
 
 PROBE_EVERY_MS = 20 * clock.SECOND

@@ -273,7 +273,7 @@ def _retry(
         return sent, None
     finally:
         # A wake-up whose transaction failed names a row that does not exist, and is ignored.
-        wake_ups.send(queues.LATER, new_wake_ups)
+        wake_ups.send(queues.RETRIES, new_wake_ups)
 
 
 def _is_deleted(scope: Scope, endpoint_id: str) -> bool:

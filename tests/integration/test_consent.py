@@ -12,10 +12,10 @@ import pytest
 from shared.aws import services
 from shared.calls import opting_out
 from shared.calls.consent import consent_requests, consents
+from shared.calls.statuses import ConsentStatus
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope, scope_of
-from shared.telephony import ConsentStatus
 from tests.support import conversations
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once

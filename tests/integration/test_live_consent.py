@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared.calls import limits
+from shared.calls import project_limits
 from shared.calls.consent import consents
+from shared.calls.statuses import ConsentStatus
 from shared.store import table
-from shared.telephony import Busy, ConsentStatus, NotConfigured, adapters, whatsapp
+from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once
 from tests.support.consents import another_customer, remind, reminder, status_and_reason, stored_consent
@@ -544,7 +545,7 @@ def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock:
 def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
     sent = messenger()
     whom = callee(stage, ANYBODY, livemode=True)
-    limits.set_limits(whom.scope.project_id, limits.Limits(prefixes=("+44",)))
+    project_limits.set_limits(whom.scope.project_id, project_limits.Limits(prefixes=("+44",)))
     response = place(stage, whom, channel="whatsapp")
     assert (response.status, session_of(stage, response.json["session_id"])["consent"]) == (201, None)
     assert consents.find(whom.scope, ANYBODY).version == 0

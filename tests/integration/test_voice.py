@@ -19,10 +19,11 @@ from shared.agent.tools import TurnInput
 from shared.calls import identity_check
 from shared.calls.live import voice
 from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
+from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.store import table
-from shared.telephony import ContactState, EndedReason, Ending, SessionCallStatus
+from shared.telephony import ContactState
 from shared.telephony import adapters as carriers
 from tests.support import models, privileges
 from tests.support.clocks import Clock

@@ -54,8 +54,8 @@ class Dialogue:
         reply = Scripted().reply(self.said, turn, seconds=10)
         self.result = reply.result
         self.said.append(Utterance("assistant", reply.content))
-        if self.result.change:
-            before, after = self.result.change
+        if self.result.staged:
+            before, after = self.result.staged
             self.documents = [after if doc["id"] == before.doc["id"] else doc for doc in self.documents]
         return reply.content
 
@@ -70,7 +70,7 @@ class Dialogue:
         return (proposal.kind, proposal.appointment_id, proposal.at) if proposal else None
 
     def untouched(self) -> bool:
-        return not self.result.actions and self.result.change is None and not self.result.wants_call
+        return not self.result.actions and self.result.staged is None and not self.result.wants_call
 
 
 def phone_dialogue(*documents: Appointment, **given: Any) -> Dialogue:

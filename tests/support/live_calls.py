@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.aws import services
-from shared.calls import limits
+from shared.calls import project_limits
+from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
-from shared.telephony import ContactOwner, ContactState, EndedReason, Ending, SessionCallStatus
+from shared.telephony import ContactOwner, ContactState
 from tests.support import log_lines, simulated_calls
 from tests.support.clocks import Clock
 from tests.support.resources import create_resource
@@ -198,7 +199,7 @@ def month_usage(call: LiveCall) -> dict[str, int]:
 
 def calls_under_way(call: LiveCall) -> int:
     """How many calls the project's counter holds."""
-    _, counts = limits.read(call.scope, table.get_many(limits.keys(call.scope)))
+    _, counts = project_limits.read(call.scope, table.get_many(project_limits.keys(call.scope)))
     return counts.at_once
 
 

@@ -13,13 +13,13 @@ from shared.appointments.resource import APPOINTMENTS, AppointmentCreate, Appoin
 from shared.aws import services
 from shared.calls import commands as calls
 from shared.calls import sessions
+from shared.calls.statuses import Channel
 from shared.core import clock, ids
 from shared.customers import commands as customer_commands
 from shared.customers import resource as customers
 from shared.customers.resource import CustomerCreate
 from shared.store import table
 from shared.store.keys import Scope
-from shared.telephony import Channel
 from shared.webhooks import events
 
 _BATCH = 25  # rows a call; what BatchWriteItem takes

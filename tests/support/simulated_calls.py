@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.aws import services
+from shared.calls.statuses import ENDED, SessionCallStatus
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
-from shared.telephony import ENDED, SessionCallStatus
 from tests.support.clocks import Clock
 from tests.support.faults import CONFLICTS, Trouble
 from tests.support.resources import create_resource, get_resource, idempotency_header, list_resources, woken

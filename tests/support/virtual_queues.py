@@ -169,7 +169,7 @@ class DeliveryQueues:
         self._wake_up(id, queues.first(receiver.snapshot, object_id))
 
     def _test(self, receiver: Receiver) -> None:
-        self._wake_up(self._new(receiver, None), Destination(queues.LATER, receiver.id))
+        self._wake_up(self._new(receiver, None), Destination(queues.RETRIES, receiver.id))
 
     def _new(self, receiver: Receiver, about: tuple[str, int] | None) -> str:
         id, now = str(next(self._numbers)), self._time.now
@@ -183,7 +183,7 @@ class DeliveryQueues:
         for number, id in enumerate(overdue):
             row, at = open_rows[id], self._time.now + number / ROWS_PER_SECOND
             delay = max(0, round(row.planned - at))
-            self._at(at, self._wake_up, id, Destination(queues.LATER, row.receiver.id), delay)
+            self._at(at, self._wake_up, id, Destination(queues.RETRIES, row.receiver.id), delay)
             row.wake_up_at = at + min(tasks.MIN_INTERVAL_S * 2**row.wake_ups, tasks.MAX_INTERVAL_S)
             row.wake_ups += 1
         self._at(self._time.now + SWEEP, self._sweep)
@@ -237,7 +237,7 @@ class DeliveryQueues:
         id, queue = message["Body"], invocation.source.queue
         row, now = self._rows[id], self._time.now
         receiver, arrival = row.receiver, Arrival(queue, clock.now() - int(message["Attributes"]["SentTimestamp"]))
-        if queue == queues.LATER and row.planned > row.due_at and not row.ended and not row.claimed:
+        if queue == queues.RETRIES and row.planned > row.due_at and not row.ended and not row.claimed:
             receiver.off_plan.append(now - row.planned)
         by_hand = row.about is None and row.attempt == 1
         destination = queues.another(arrival, receiver.snapshot, by_hand=by_hand)
@@ -285,9 +285,9 @@ class DeliveryQueues:
         row.attempt, row.due_at, row.wake_ups = row.attempt + 1, self._time.now + wait, 0
         row.wake_up_at, row.planned = row.due_at + deliveries.DELIVERY_GRACE_S, row.due_at
         if wait <= LONGEST_QUEUE_DELAY_S:
-            self._wake_up(id, Destination(queues.LATER, receiver.id), wait)
+            self._wake_up(id, Destination(queues.RETRIES, receiver.id), wait)
         else:
-            self._at(row.due_at, self._wake_up, id, Destination(queues.LATER, receiver.id))
+            self._at(row.due_at, self._wake_up, id, Destination(queues.RETRIES, receiver.id))
 
     def _ended(self, invocation: _Invocation, message: Received, after: Callable[[], None]) -> None:
         invocation.ended.add(message["MessageId"])

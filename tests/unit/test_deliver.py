@@ -25,7 +25,7 @@ HEALTHY = snapshot(generation=2)
 SLOW = replace(HEALTHY, slow_attempts=health.SLOW_ATTEMPTS, slow_until=NOW)
 HANGING = replace(SLOW, timeouts=endpoints.HANGING_FROM)
 CLOSED = replace(HANGING, generation=3)
-QUEUES = (queues.FIRST, queues.LATER, queues.SLOW, queues.HANGING, queues.MANUAL, None)
+QUEUES = (queues.FIRST, queues.RETRIES, queues.SLOW, queues.HANGING, queues.MANUAL, None)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_wake_up_comes_fro
 
 
 def test_an_attempt_to_a_slow_endpoint_is_made_from_the_queue_of_slow_or_hanging_ones() -> None:
-    for queue in (queues.FIRST, queues.LATER, None):
+    for queue in (queues.FIRST, queues.RETRIES, None):
         assert decide_on(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off_until=None)
     for queue in (queues.SLOW, queues.HANGING):
         assert isinstance(decide_on(SLOW, queue), Send)
@@ -73,7 +73,7 @@ def test_an_attempt_to_a_slow_endpoint_is_made_from_the_queue_of_slow_or_hanging
 
 def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its_interval() -> None:
     probe = str(NOW // queues.PROBE_EVERY_MS)
-    for queue in (queues.FIRST, queues.LATER, queues.SLOW, None):
+    for queue in (queues.FIRST, queues.RETRIES, queues.SLOW, None):
         expected = Move(
             Destination(queues.HANGING, "whk_1", once=probe), put_off_until=NOW + queues.PUT_OFF_S[0] * 1000
         )
@@ -84,15 +84,16 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
 @pytest.mark.parametrize("trigger", ["manual", "test"])
 def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigger: str) -> None:
     asked = claimed_delivery(trigger=trigger)
-    assert decide_on(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until=None)
+    assert decide_on(HANGING, queues.RETRIES, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until=None)
     assert decide_on(HANGING, queues.MANUAL, asked, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
     assert isinstance(decide_on(SLOW, queues.MANUAL, asked), Send)
-    assert decide_on(HANGING, queues.LATER, claimed_delivery(2, trigger=trigger)) == decide_on(HANGING, queues.LATER)
+    second = claimed_delivery(2, trigger=trigger)
+    assert decide_on(HANGING, queues.RETRIES, second) == decide_on(HANGING, queues.RETRIES)
 
 
 def test_lateness_is_that_of_the_queue_class() -> None:
     assert decide_on(HEALTHY, queues.FIRST) == Send(metrics.FIRST_ATTEMPTS, LATE)
-    assert decide_on(HEALTHY, queues.LATER) == Send(metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
-    assert decide_on(HEALTHY, queues.LATER, claimed_delivery(number=2)) == Send(metrics.LATER_ATTEMPTS, LATE)
+    assert decide_on(HEALTHY, queues.RETRIES) == Send(metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
+    assert decide_on(HEALTHY, queues.RETRIES, claimed_delivery(number=2)) == Send(metrics.LATER_ATTEMPTS, LATE)
     assert decide_on(SLOW, queues.SLOW) == Send(metrics.SLOW_ENDPOINTS, LATE)
     assert decide_on(HANGING, queues.HANGING, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)

@@ -132,8 +132,8 @@ def test_test_events_to_hanging_endpoints_delay_nothing_else_however_many_there_
     assert latest(*healthy) < 1
     assert latest(slow) < 1
     assert not hanging.snapshot.hanging
-    assert flooded.most_in_flight <= share(queues.MANUAL) + share(queues.LATER) // 10
-    assert stage.most_running[queues.LATER] < SOURCES[queues.LATER].concurrency
+    assert flooded.most_in_flight <= share(queues.MANUAL) + share(queues.RETRIES) // 10
+    assert stage.most_running[queues.RETRIES] < SOURCES[queues.RETRIES].concurrency
 
 
 def test_a_delivery_that_is_put_off_is_taken_up_when_it_was_planned(stage: DeliveryQueues) -> None:
@@ -309,7 +309,7 @@ def test_an_endpoint_is_busy_while_its_first_attempts_wait_and_it_responds(stage
 
     endpoint, behind = stage.receiver("whk_1", QUICK), Arrival(queues.FIRST, health.BEHIND_MS + 1)
     assert health.mark(endpoint.snapshot, outcome(QUICK), Arrival(queues.FIRST, health.BEHIND_MS)) == {}
-    assert health.mark(endpoint.snapshot, outcome(QUICK), Arrival(queues.LATER, health.BEHIND_MS + 1)) == {}
+    assert health.mark(endpoint.snapshot, outcome(QUICK), Arrival(queues.RETRIES, health.BEHIND_MS + 1)) == {}
     assert "busy_until" not in health.mark(endpoint.snapshot, SLOW, behind)
     assert group("cus_1") == "whk_1"
     mark_attempts(endpoint, outcome(QUICK), arrival=behind)

@@ -24,7 +24,7 @@ from shared.calls.simulated import SPEAKING, SimulatedCall, simulate
 from shared.core import clock
 from shared.docs import samples
 from shared.store.keys import Scope
-from shared.telephony.test_numbers import SCRIPTED_CALLS, ScriptedCall
+from shared.telephony.simulated_numbers import SCRIPTED_CALLS, ScriptedCall
 from tests.support import rows
 
 SCOPE = Scope(1, livemode=False)
@@ -131,13 +131,13 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     assert concerned == before
     changes = {} if concerned is None else expected_changes(nn, concerned.doc)
     if changes:
-        assert dialogue.change is not None
-        original, doc = dialogue.change
+        assert dialogue.staged is not None
+        original, doc = dialogue.staged
         assert original is concerned
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
         assert APPOINTMENTS.replace(SCOPE, original, doc).values == {":v": 7}
     else:
-        assert dialogue.change is None
+        assert dialogue.staged is None
     ending = SCRIPTED_CALLS[nn].ending
     assert (dialogue.progress.later is not None) == (ending.call_status == "call_later")
     if ending.call_status == "completed":
@@ -176,7 +176,7 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
         clock.use(lambda hours=hours: NOW.timestamp() + hours * 3_600, lambda seconds: None)  # type: ignore[misc]
         at = clock.iso(clock.now() + 30 * clock.HOUR)
         dialogue = simulate_call(nn, appointment_record(at))
-        assert (dialogue.change[1]["status"] if dialogue.change else None) == expected_changes(
+        assert (dialogue.staged[1]["status"] if dialogue.staged else None) == expected_changes(
             nn, appointment_record(at).doc
         ).get("status")
         assert (dialogue.progress.later is not None) == (nn == 5)
@@ -304,7 +304,7 @@ def test_two_changes_in_a_call_become_one_of_the_appointment_as_it_was_found() -
     outcome = ScriptedCall(SCRIPTED_CALLS[0].ending, says=("Yes, I'll be there.", *line))
     concerned = appointment_record()
     call = simulate(outcome, Scripted(), briefing(concerned, name=None))
-    change = call.change
+    change = call.staged
     assert change is not None
     assert change[0] is concerned
     assert change[1]["appointment_at"] == "2027-03-06T13:30:00.000Z"
@@ -328,7 +328,7 @@ class Saying:
 @pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
     dialogue = simulate(SCRIPTED_CALLS[nn], Saying("Hm."), briefing(appointment_record()))
-    assert (dialogue.change, dialogue.progress.later, dialogue.ended_by) == (None, None, "customer")
+    assert (dialogue.staged, dialogue.progress.later, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
     assert "Yes, please." not in [content for _, content in dialogue.said]
 
@@ -404,7 +404,7 @@ def test_a_wrong_number_hears_no_word_of_the_appointment() -> None:
         said = [content for _, content in dialogue.said]
         assert said[1:] == ["Sorry, you have the wrong number.", "I am sorry to have disturbed you. Goodbye."]
         assert not re.search(r"Dental|Main Street|2027|14:30", " ".join(said))
-        assert (dialogue.progress.outcome, dialogue.change, dialogue.ended_by) == ("wrong_person", None, "agent")
+        assert (dialogue.progress.outcome, dialogue.staged, dialogue.ended_by) == ("wrong_person", None, "agent")
         assert dialogue.summary == "Somebody else answered."
 
 

@@ -15,13 +15,14 @@ from shared.calls import dialing, endings, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
 from shared.calls.sessions import SESSIONS, SessionChanges
+from shared.calls.statuses import ConsentStatus, Ending
 from shared.core import clock
 from shared.core.log import logger
 from shared.customers import opt_outs
 from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
-from shared.telephony import Busy, ConsentStatus, Ending, NotConfigured, adapters, whatsapp
+from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 
 LEASE_MS = 40 * clock.SECOND
 """How long a worker may take for a step: the timeout of its function."""
@@ -68,7 +69,7 @@ def answer(
         consent = consents.find(scope, phone)
         if not consents.is_outdated(consent, status, at):
             ending = endings.CONSENT_REVOKED if revoked else ENDINGS[status]
-            close(consent, consents.answered(consent, status, at, until), ending)
+            close(consent, consents.with_answer(consent, status, at, until), ending)
 
     commit.retry_on_conflict(attempt)
 
@@ -161,12 +162,12 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
     if not consent.pending:
         tasks.save_step(claim, [consents.replace(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
-        doc = consents.answered(consent, ConsentStatus.EXPIRED, now)
+        doc = consents.with_answer(consent, ConsentStatus.EXPIRED, now)
         close(consent, doc, endings.CONSENT_EXPIRED, claim=claim)
     elif not consent.asked:
         _ask(claim, consent)
     elif consent.answers_at is not None and now >= consent.answers_at:
-        doc = consents.answered(consent, consent.simulated_answer, now)
+        doc = consents.with_answer(consent, consent.simulated_answer, now)
         close(consent, doc, ENDINGS[consent.simulated_answer], claim=claim)
     else:
         tasks.save_step(
@@ -240,7 +241,7 @@ def _ask_again(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
 def _grant(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     """Close the request with a permission that the customer gave in another way."""
     now = clock.now()
-    doc = consents.answered(consent, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
+    doc = consents.with_answer(consent, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
     close(consent, doc, None, claim=claim)
 
 
@@ -252,7 +253,7 @@ def _give_up(claim: tasks.Claim[ConsentRow], consent: Consent, summary: str, *, 
 
 def _given_up(consent: Consent, *, sent: bool) -> ConsentDocument:
     """The consent after its request was given up. Only requests that were sent count towards the limits."""
-    doc = consents.answered(consent, ConsentStatus.EXPIRED, clock.now())
+    doc = consents.with_answer(consent, ConsentStatus.EXPIRED, clock.now())
     return doc if sent else {**doc, "requests": doc["requests"][:-1]}
 
 

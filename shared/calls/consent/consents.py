@@ -16,14 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, cast
 
 from shared.calls.sessions import SessionConsent
+from shared.calls.statuses import ConsentStatus
 from shared.core import clock, trace
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import wake_ups
-from shared.telephony import ConsentStatus, test_numbers
-from shared.telephony.test_numbers import ConsentBehaviour
+from shared.telephony import simulated_numbers
+from shared.telephony.simulated_numbers import ConsentBehaviour
 
 LASTS_S = 7 * clock.DAY // clock.SECOND
 """Seconds, scaled, after which a request without an answer expires."""
@@ -176,7 +177,7 @@ class Consent:
     @property
     def behaviour(self) -> ConsentBehaviour | None:
         """How a simulated customer reacts to a request; None for a live one."""
-        return test_numbers.consent(self.phone) if self.scope.is_simulated else None
+        return simulated_numbers.consent(self.phone) if self.scope.is_simulated else None
 
 
 def pk(scope: Scope, phone: str) -> str:
@@ -220,7 +221,7 @@ def public(doc: ConsentDocument) -> SessionConsent:
     }
 
 
-def requested(consent: Consent, session_id: str) -> ConsentDocument:
+def with_request(consent: Consent, session_id: str) -> ConsentDocument:
     """The consent with a new request, for this session. Raises `consent_request_limited`."""
     now, old = clock.now(), consent.doc
     if _is_limited(consent, now):
@@ -237,19 +238,19 @@ def requested(consent: Consent, session_id: str) -> ConsentDocument:
     }
 
 
-def joined(consent: Consent, session_id: str) -> ConsentDocument:
+def with_session(consent: Consent, session_id: str) -> ConsentDocument:
     """The consent with another session that waits for the same answer. Raises `call_in_progress`."""
     if len(consent.doc["sessions"]) >= SESSIONS_LIMIT:
         raise ApiError(Code.CALL_IN_PROGRESS, f"{SESSIONS_LIMIT} calls already wait for this phone's consent.")
     return {**consent.doc, "sessions": [*consent.doc["sessions"], session_id]}
 
 
-def left(consent: Consent, session_id: str) -> ConsentDocument:
+def without_session(consent: Consent, session_id: str) -> ConsentDocument:
     """The consent without a session that no longer waits for it."""
     return {**consent.doc, "sessions": [other for other in consent.doc["sessions"] if other != session_id]}
 
 
-def answered(
+def with_answer(
     consent: Consent, status: ConsentStatus, at: clock.Instant, until: clock.Instant | None = None
 ) -> ConsentDocument:
     """The consent once its request is granted, declined or expired; `until` ends a grant."""

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 from shared.calls import recordings, sessions, transcripts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
+from shared.calls.statuses import ENDED, SessionCallStatus
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
 from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import ENDED, Busy, SessionCallStatus, adapters
+from shared.telephony import Busy, adapters
 
 CONTACT_KEPT_MS = 7 * clock.DAY
 """How long a contact's session can be found. Its last events arrive within hours, but an event that fails can stay in a

@@ -15,31 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shared.calls import capacity, dialing, dialogue, endings, limits, sessions, transcripts
+from shared.calls import capacity, dialing, dialogue, endings, project_limits, sessions, transcripts
 from shared.calls.dialing import Clearance, Denied, PutOff
 from shared.calls.dialogue import Progress
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord, SessionRow
+from shared.calls.statuses import CallOutcome, Channel, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.core import clock
 from shared.core.limits import LONGEST_CALL_MINUTES
 from shared.core.log import logger
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import (
-    Busy,
-    CallOutcome,
-    CallRefused,
-    Channel,
-    ContactState,
-    EndedReason,
-    Ending,
-    FileStatus,
-    NoCapacity,
-    NotConfigured,
-    SessionCallStatus,
-    adapters,
-)
+from shared.telephony import Busy, CallRefused, ContactState, NoCapacity, NotConfigured, adapters
 
 DIALED_WITHIN_MS = clock.HOUR
 """How long a call may wait to be dialed."""
@@ -156,7 +144,7 @@ def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> lis
         return [sessions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
     undone = dialing.wait(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
-    return [undone, limits.undo(scope), *waits.writes]
+    return [undone, project_limits.undo(scope), *waits.writes]
 
 
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:

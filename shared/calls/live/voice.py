@@ -17,13 +17,13 @@ from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts
 from shared.calls.dialogue import Progress
 from shared.calls.sessions import SESSIONS, SessionRecord, Stage
+from shared.calls.statuses import SessionCallStatus
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
 from shared.customers import resource as customers
 from shared.store import commit, table
 from shared.store.keys import Scope
-from shared.telephony import SessionCallStatus
 
 TRIES = 3
 """The attempts to commit a turn while other writes conflict with it."""
@@ -137,8 +137,8 @@ def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: 
     """The writes of a turn: the change of the appointment, and the session's new state."""
     internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
     writes: list[table.Write] = [sessions.replace(scope, session, {}, internal)]
-    if result.change is not None:
-        writes.append(APPOINTMENTS.replace(scope, *result.change))
+    if result.staged is not None:
+        writes.append(APPOINTMENTS.replace(scope, *result.staged))
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
     return writes
 

@@ -12,7 +12,7 @@ import pytest
 from functions.admin import words
 from shared.admin import members
 from shared.agent.tools import HandoffReason
-from shared.calls import limits
+from shared.calls import project_limits
 from shared.core import clock
 from shared.projects import usage
 from shared.store import table
@@ -295,8 +295,8 @@ def test_an_owner_sets_the_limits_of_live_calls(stage: Stage, story: Story, owne
     form = {"at_once": "3", "per_day": "40", "prefixes": "+1\r\n+4930, +1"}
     assert owner.submit(path, path, **form).status == 303
     with as_test():
-        allowed, _ = limits.of_project(Scope(story.project.id, True))
-    assert allowed == limits.Limits(("+1", "+4930"), 3, 40)
+        allowed, _ = project_limits.of_project(Scope(story.project.id, True))
+    assert allowed == project_limits.Limits(("+1", "+4930"), 3, 40)
     assert owner.submit(path, path, **form).status == 303
     [entry] = trail(story.project.id)
     assert (entry.action, entry.after) == (
@@ -308,7 +308,7 @@ def test_an_owner_sets_the_limits_of_live_calls(stage: Stage, story: Story, owne
         assert refused.status == 400, wrong
         assert 'role="alert"' in refused.text
     with as_test():
-        assert limits.of_project(Scope(story.project.id, True))[0] == allowed
+        assert project_limits.of_project(Scope(story.project.id, True))[0] == allowed
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shared.admin import members
-from shared.calls import limits
+from shared.calls import project_limits
+from shared.calls.project_limits import PER_DAY, Limits
 from shared.store.keys import Scope
 from tests.support.admin_client import Browser, Shown, Whole, as_test, signed_in, trail
 from tests.support.concurrency import just_before
@@ -208,13 +209,13 @@ def test_limits_that_another_owner_has_changed_are_kept_or_asked_about(stage: St
     assert browser.submit(path, path, at_once="7", prefixes="+49").status == 303
     assert browser.post(path, form | {"per_day": "40"}).status == 303
     with as_test():
-        assert limits.of_project(Scope(whole.story.project.id, True))[0] == limits.Limits(("+49",), 7, 40)
+        assert project_limits.of_project(Scope(whole.story.project.id, True))[0] == Limits(("+49",), 7, 40)
     asked = browser.post(path, form | {"at_once": "3"})
     assert asked.status == 409
     assert "now: 7" in asked.page.text
     assert browser.post(path, asked.form(path)).status == 303
     with as_test():
-        assert limits.of_project(Scope(whole.story.project.id, True))[0] == limits.Limits(("+49",), 3, 40)
+        assert project_limits.of_project(Scope(whole.story.project.id, True))[0] == Limits(("+49",), 3, 40)
 
 
 def test_limits_that_another_owner_changes_at_the_same_moment_are_asked_about(stage: Stage, whole: Whole) -> None:
@@ -223,7 +224,7 @@ def test_limits_that_another_owner_changes_at_the_same_moment_are_asked_about(st
 
     def change_by_another() -> None:
         with as_test():
-            limits.set_limits(whole.story.project.id, limits.Limits(("+49",), 7, limits.PER_DAY))
+            project_limits.set_limits(whole.story.project.id, Limits(("+49",), 7, PER_DAY))
 
     with just_before("TransactWriteItems", change_by_another):
         asked = browser.submit(path, path, at_once="3")
@@ -232,7 +233,7 @@ def test_limits_that_another_owner_changes_at_the_same_moment_are_asked_about(st
     with just_before("TransactWriteItems", change_by_another):
         assert browser.submit(path, path, per_day="40").status == 303
     with as_test():
-        assert limits.of_project(Scope(whole.story.project.id, True))[0] == limits.Limits(("+49",), 7, 40)
+        assert project_limits.of_project(Scope(whole.story.project.id, True))[0] == Limits(("+49",), 7, 40)
 
 
 def test_a_role_that_another_owner_has_given_is_kept_or_asked_about(stage: Stage, whole: Whole) -> None:

@@ -11,11 +11,12 @@ from functools import partial
 
 import pytest
 
-from shared.calls import capacity, limits
+from shared.calls import capacity, project_limits
 from shared.calls.live.steps import DIALED_WITHIN_MS, POLL_MS, START_WITHIN_MS
+from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.store import table
-from shared.telephony import ContactState, EndedReason, Ending, NoCapacity, SessionCallStatus, adapters
+from shared.telephony import ContactState, NoCapacity, adapters
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once
 from tests.support.live_calls import (
@@ -111,7 +112,7 @@ def test_fifty_calls_at_once_are_dialed_in_order_within_the_carriers_quotas(
     stage: Stage, stopped_clock: Clock, exchange: Exchange
 ) -> None:
     calls = several_calls(stage, stopped_clock, 50)
-    limits.set_limits(calls[0].scope.project_id, limits.Limits(at_once=100))
+    project_limits.set_limits(calls[0].scope.project_id, project_limits.Limits(at_once=100))
     placed_at = clock.now()
     run(stage, stopped_clock, exchange, calls, placed_at + clock.HOUR // 2)
     assert [session_id for _, session_id, *_ in exchange.started] == [call.id for call in calls]
@@ -166,7 +167,7 @@ def test_a_call_that_the_carrier_has_no_capacity_for_stays_queued_and_is_dialed_
     assert call.row["contact_id"] == line.contacts[call.id]
     assert call.doc["dialed_at"] == clock.iso(clock.now())
     assert events_of(stage, call.id) == ["session.created", "session.dialing"]
-    _, counts = limits.read(call.scope, table.get_many(limits.keys(call.scope)))
+    _, counts = project_limits.read(call.scope, table.get_many(project_limits.keys(call.scope)))
     assert (counts.at_once, counts.today) == (1, 1)
 
 

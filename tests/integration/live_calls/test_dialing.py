@@ -7,22 +7,12 @@ from contextlib import suppress
 
 import pytest
 
-from shared.calls import limits
+from shared.calls import project_limits
 from shared.calls.consent import consent_requests
 from shared.calls.live.steps import BUSY_MS, FILES_WITHIN_MS, POLL_MS, START_AGAIN_MS, START_WITHIN_MS
+from shared.calls.statuses import ConsentStatus, EndedReason, Ending, SessionCallStatus
 from shared.core import clock
-from shared.telephony import (
-    Busy,
-    CallRefused,
-    ConsentStatus,
-    ContactState,
-    EndedReason,
-    Ending,
-    NoCapacity,
-    SessionCallStatus,
-    adapters,
-    amazon_connect,
-)
+from shared.telephony import Busy, CallRefused, ContactState, NoCapacity, adapters, amazon_connect
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once
 from tests.support.live_calls import (
@@ -278,7 +268,7 @@ def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
 
 def test_a_number_beyond_the_limits_is_not_called(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = place_live_call(stage)
-    limits.set_limits(call.scope.project_id, limits.Limits(prefixes=("+1",)))
+    project_limits.set_limits(call.scope.project_id, project_limits.Limits(prefixes=("+1",)))
     work(stage, call)
     assert line.started == []
     assert outcome(call) == ("failed", "destination_not_allowed", None)

@@ -14,8 +14,9 @@ from botocore.exceptions import EndpointConnectionError
 from shared.aws import client as aws_client
 from shared.aws import services
 from shared.calls.live.steps import FILES_WITHIN_MS, POLL_MS
+from shared.calls.statuses import Ending
 from shared.core import clock
-from shared.telephony import ContactState, Ending
+from shared.telephony import ContactState
 from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.live_calls import (

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, LOST_AFTER_MS, POLL_MS
+from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.tasks import tasks
-from shared.telephony import Busy, ContactState, EndedReason, Ending, NotConfigured, SessionCallStatus, amazon_connect
+from shared.telephony import Busy, ContactState, NotConfigured, amazon_connect
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once
 from tests.support.live_calls import (

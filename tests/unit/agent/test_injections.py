@@ -276,17 +276,17 @@ def assert_harmless(world: World, turn: TurnInput, result: TurnResult) -> None:
     """At most one change is staged: to an own appointment, and as proposed and agreed to, unless it confirms."""
     assert world.mine == world.before
     assert result.later is None or turn.in_call
-    assert not (result.has("customer_opted_out") and result.change)
+    assert not (result.has("customer_opted_out") and result.staged)
     done = [action for action in result.actions if action["type"].startswith("appointment_")]
     assert len(done) + result.wants_call <= 1
     own = [found.doc["id"] for found in turn.appointments]
     if result.proposed is not None and result.proposed != QUESTION:
         assert result.proposed.appointment_id in own
         assert result.proposed.at is None or result.proposed.at > clock.iso(clock.now())
-    if result.change is None:
+    if result.staged is None:
         assert [action["type"] for action in done] in ([], ["appointment_confirmed"])
         return
-    before, after = result.change
+    before, after = result.staged
     assert any(before is found for found in turn.appointments)
     assert [action.get("appointment_id") for action in done] == [after["id"]] == [before.doc["id"]]
     changed = {name for name, value in after.items() if value != before.doc.get(name)} - {"updated_at"}
@@ -385,7 +385,7 @@ def test_what_the_customer_agreed_to_is_done_all_the_same(name: str, status: str
     world = World(attempt)
     turn = world.turn(attempt)
     result = Puppet(world.named(list(attempt.calls))).reply([Utterance("user", turn.message)], turn, 45).result
-    assert (result.change and result.change[1]["status"]) == status
+    assert (result.staged and result.staged[1]["status"]) == status
 
 
 IDS = ["MINE", "MINE2", "THEIRS", "OTHER_PROJECT", "OTHER_MODE", "", "appt_", "cust_1", "\x00", "MINE "]
@@ -441,8 +441,8 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(
         assert_tells_nothing(world, puppet.seen)
         # As the turn's commit does.
         proposal = reply.result.proposed
-        if reply.result.change is not None:
-            found, after = reply.result.change
+        if reply.result.staged is not None:
+            found, after = reply.result.staged
             written = rows.record(after, found.version + 1)
             world.mine = [written if one is found else one for one in world.mine]
             world.before = copy.deepcopy(world.mine)
@@ -452,7 +452,7 @@ def assert_obeys(turn: TurnInput, result: TurnResult, known: Settings) -> None:
     """No new time is proposed or agreed to that the settings do not allow."""
     if known["change_policy"] == ChangePolicy.ASK_STAFF:
         assert result.proposed is None or result.proposed.at is None
-        assert result.change is None or result.change[1]["status"] != "rescheduled"
+        assert result.staged is None or result.staged[1]["status"] != "rescheduled"
     if result.proposed is not None and result.proposed.at is not None:
         notice = known["minimum_notice_minutes"] * clock.MINUTE
         assert clock.parse(result.proposed.at) >= clock.now() + notice

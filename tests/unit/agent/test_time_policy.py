@@ -41,7 +41,7 @@ def agree(tools: Tools, settings: Settings) -> Tools:
 
 
 def new_time(tools: Tools) -> str | None:
-    return None if tools.result.change is None else tools.result.change[1]["appointment_at"]
+    return None if tools.result.staged is None else tools.result.staged[1]["appointment_at"]
 
 
 def test_without_settings_any_future_time_is_proposed() -> None:
@@ -70,7 +70,7 @@ def test_within_hours_the_whole_appointment_is_within_them_or_the_next_time_is_o
     assert tools.result.proposed is not None
     assert tools.result.proposed.at == (offered or clock.iso(clock.parse(wished)))
     assert tools.result.problem == (Problem.OUTSIDE_HOURS if offered else None)
-    assert tools.result.change is None
+    assert tools.result.staged is None
     assert new_time(agree(tools, settings_within_hours())) == tools.result.proposed.at
 
 
@@ -90,7 +90,7 @@ def test_a_time_needs_its_notice_and_the_offer_stands_when_it_has_become_too_sho
 def test_a_person_decides_about_new_times_if_the_business_wants_that() -> None:
     tools = propose(NEW_TIME, settings_with(change_policy=ChangePolicy.ASK_STAFF))
     assert tools.result.actions == [{"type": "handoff", "reason": "change_requested"}]
-    assert (tools.result.proposed, tools.result.change) == (None, None)
+    assert (tools.result.proposed, tools.result.staged) == (None, None)
 
 
 def test_without_a_possible_time_in_two_weeks_a_person_decides() -> None:

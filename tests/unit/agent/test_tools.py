@@ -33,7 +33,7 @@ def test_nothing_is_done_after_a_handoff(then: str) -> None:
         "call": tools.request_call,
     }[then]()
     assert not result.ok
-    assert (tools.result.change, tools.result.proposed, tools.result.wants_call) == (None, None, False)
+    assert (tools.result.staged, tools.result.proposed, tools.result.wants_call) == (None, None, False)
 
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "call"])
@@ -47,7 +47,7 @@ def test_a_turn_that_proposes_changes_nothing(then: str) -> None:
         "call": tools.request_call,
     }[then]()
     assert not result.ok
-    assert (tools.result.change, tools.result.wants_call) == (None, False)
+    assert (tools.result.staged, tools.result.wants_call) == (None, False)
 
 
 def test_a_turn_proposes_one_thing() -> None:
@@ -66,7 +66,7 @@ def test_a_time_that_has_passed_since_it_was_proposed_is_not_committed() -> None
     clock.use(lambda: NOW + 120, lambda seconds: None)
     tools = tools_for(mine, proposal=proposing.result.proposed)
     assert not tools.commit_proposal().ok
-    assert tools.result.change is None
+    assert tools.result.staged is None
 
 
 def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_to() -> None:
@@ -76,7 +76,7 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
     moved = rows.record(appointments.apply(mine.doc, AppointmentPatch(appointment_at=OTHER_TIME)), 2)
     tools = tools_for(moved, proposal=proposing.result.proposed)
     assert not tools.commit_proposal().ok
-    assert tools.result.change is None
+    assert tools.result.staged is None
 
 
 def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
@@ -100,7 +100,7 @@ def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
     tools = tools_in_call()
     assert tools.call_later("2026-09-22T10:00:00.5+02:00").ok
     assert tools.result.later == clock.parse("2026-09-22T08:00:00.500Z")
-    assert (tools.result.actions, tools.result.change, tools.result.proposed) == ([], None, None)
+    assert (tools.result.actions, tools.result.staged, tools.result.proposed) == ([], None, None)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_who_wants_to_be_called_again_has_nothing_else_done(then: str) -> None:
         "request": tools.request_call,
     }[then]()
     assert not result.ok
-    assert (tools.result.change, tools.result.proposed, tools.result.wants_call) == (None, None, False)
+    assert (tools.result.staged, tools.result.proposed, tools.result.wants_call) == (None, None, False)
 
 
 def test_in_a_call_no_other_call_is_requested() -> None:
@@ -203,7 +203,7 @@ def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool:
     tools = Tools(TurnInput(appointments=[mine], message=message, proposal=proposal))
     result = tools.commit_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
     assert not result.ok
-    assert (tools.result.actions, tools.result.change) == ([], None)
+    assert (tools.result.actions, tools.result.staged) == ([], None)
     # Asked once more, a yes agrees.
     assert tools.result.proposed == proposal
     after = Tools(TurnInput(appointments=[mine], message="yes", proposal=tools.result.proposed))

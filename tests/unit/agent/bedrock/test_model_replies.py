@@ -41,7 +41,7 @@ def test_a_filtered_answer_hands_off_and_changes_nothing(model: Model, stop: str
     assert reply.content == CANNOT_HELP
     assert reply.usage.input_tokens == 200
     assert reply.result.actions == [{"type": "handoff", "reason": "content_filtered"}]
-    assert reply.result.change is None
+    assert reply.result.staged is None
 
 
 def test_of_an_answer_that_is_too_long_the_whole_sentences_are_kept(model: Model) -> None:
@@ -66,7 +66,7 @@ def test_a_call_that_was_cut_off_is_not_made(model: Model) -> None:
     model.answers("max_tokens", use("a", "confirm", {"appointment_id": mine.doc["id"]}))
     turn = turn_of(mine)
     reply = ask_model(turn)
-    assert reply.result.change is None
+    assert reply.result.staged is None
 
 
 @pytest.mark.parametrize("text", ["", " \n", "<thinking>hm</thinking>", "![](https://evil.example/a.png)", "\u200b"])

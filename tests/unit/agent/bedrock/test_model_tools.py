@@ -85,7 +85,7 @@ def test_a_proposal_ends_the_turn_with_our_own_question(model: Model) -> None:
         "Shall I do that? Please answer yes or no."
     )
     assert reply.result.proposed == Proposal("reschedule", mine.doc["id"], mine.doc["appointment_at"], NEW_TIME)
-    assert reply.result.change is None
+    assert reply.result.staged is None
 
 
 def test_the_question_about_a_cancellation_names_the_appointment() -> None:
@@ -109,8 +109,8 @@ def test_a_proposal_is_committed_after_agreement(model: Model) -> None:
         turn, [Utterance("user", "Cancel it"), Utterance("assistant", "Shall I?"), Utterance("user", "Yes please")]
     )
     assert reply.content == "It is cancelled."
-    assert reply.result.change is not None
-    assert reply.result.change[1]["status"] == "cancelled"
+    assert reply.result.staged is not None
+    assert reply.result.staged[1]["status"] == "cancelled"
     assert reply.usage.input_tokens == 200
     assert reply.usage.output_tokens == 20
 
@@ -209,7 +209,7 @@ def test_a_model_that_never_ends_is_stopped_and_has_changed_nothing(model: Model
     reply = ask_model(turn)
     assert reply.content == bedrock.STUCK_REPLY
     assert reply.result.actions == [{"type": "handoff", "reason": "cannot_help"}]
-    assert reply.result.change is None
+    assert reply.result.staged is None
     assert reply.usage.input_tokens == 100 * (bedrock.ROUNDS + 1)
 
 
@@ -222,4 +222,4 @@ def test_confirm_after_a_proposed_cancellation_is_asked_back_whatever_the_model_
     reply = ask_model(turn, [Utterance("user", "Confirm")])
     assert reply.content.startswith("I would cancel")
     assert reply.content.endswith("Please answer yes or no.")
-    assert (reply.result.actions, reply.result.change, reply.result.proposed) == ([], None, proposal)
+    assert (reply.result.actions, reply.result.staged, reply.result.proposed) == ([], None, proposal)

@@ -64,7 +64,7 @@ class Chat:
 def test_a_question_is_answered_from_the_fact_whose_words_match(asked: str, answer: str) -> None:
     chat = Chat()
     assert chat.say(asked).startswith(answer)
-    assert (chat.result.actions, chat.result.change, chat.result.proposed) == ([], None, None)
+    assert (chat.result.actions, chat.result.staged, chat.result.proposed) == ([], None, None)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_a_time_outside_the_hours_is_explained_and_the_next_one_is_offered() -> 
     reply = chat.say("Move my appointment to 4 October at 03:00")
     assert "not within our opening hours" in reply
     assert "Monday 5 October 2026 at 09:00" in reply
-    assert chat.result.change is None
+    assert chat.result.staged is None
     assert "moved to" in chat.say("yes")
-    assert chat.result.change is not None
-    assert chat.result.change[1]["appointment_at"] == "2026-10-05T09:00:00.000Z"
+    assert chat.result.staged is not None
+    assert chat.result.staged[1]["appointment_at"] == "2026-10-05T09:00:00.000Z"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from shared.telephony import EndedReason, Ending, SessionCallStatus
+from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 
 
 class ConsentBehaviour(Enum):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.telephony import EndedReason, Ending, SessionCallStatus
-from shared.telephony.test_numbers import (
+from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
+from shared.telephony.simulated_numbers import (
     CONSENTS,
     IMPLIES_WHATSAPP,
     SCRIPTED_CALLS,
