@@ -230,7 +230,7 @@ def _post(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     with _released_on_failure(delivery):
         secrets = [signing.decrypt(endpoint.doc["id"], ciphertext) for ciphertext in endpoint.secrets]
     url, at, headers = endpoint.doc["url"], clock.now(), {"Content-Type": "application/json"}
-    headers |= signing.headers(secrets, delivery.doc["event_id"], body, at // clock.SECOND)
+    headers |= signing.headers(secrets, delivery.doc["event_id"], body, clock.to_unix(at))
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
     return SentEvent(url, at, outcome, arrival)
 

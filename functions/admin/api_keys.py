@@ -133,7 +133,7 @@ def _rotation(visit: InProject, form: dict[str, str], error: ApiError | None = N
     )
 
 
-def _end(visit: InProject) -> int | None:
+def _end(visit: InProject) -> clock.Instant | None:
     """The end of the day on which a new key expires; None if it does not. Raises ApiError."""
     text = visit.form.get("expires_on", "").strip()
     if not text:

@@ -149,7 +149,7 @@ def may_send_now(visit: InProject, one: Delivery) -> bool:
     return visit.may_change and waits
 
 
-def _look_again(found: list[Delivery]) -> clock.Instant | None:
+def _look_again(found: list[Delivery]) -> int | None:
     due = [clock.parse(one["next_attempt_at"]) for one in found if one["next_attempt_at"]]
     if not due:
         return None
@@ -159,7 +159,7 @@ def _look_again(found: list[Delivery]) -> clock.Instant | None:
 def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
     parameters = lists.parameters(visit, {name: wanted[name] for name in ("type", "object_id")})
-    return parameters | lists.days(wanted, "created", visit.zone, lambda instant: str(instant // clock.SECOND))
+    return parameters | lists.days(wanted, "created", visit.zone, lambda instant: str(clock.to_unix(instant)))
 
 
 PAGES = (

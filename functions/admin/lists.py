@@ -35,7 +35,7 @@ def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[s
     return {name: [value] for name, value in filters.items() if value} | visit.page_parameters(PAGE)
 
 
-def bounds(filters: Mapping[str, str], zone: tzinfo) -> dict[str, int]:
+def bounds(filters: Mapping[str, str], zone: tzinfo) -> dict[str, clock.Instant]:
     """The instants from the day `since` to the end, exclusive, of the day `until`.
 
     A day that is not set is left out. Raises `datetime_invalid`.
@@ -48,7 +48,9 @@ def bounds(filters: Mapping[str, str], zone: tzinfo) -> dict[str, int]:
     return found
 
 
-def days(filters: Mapping[str, str], field: str, zone: tzinfo, text: Callable[[int], str]) -> dict[str, list[str]]:
+def days(
+    filters: Mapping[str, str], field: str, zone: tzinfo, text: Callable[[clock.Instant], str]
+) -> dict[str, list[str]]:
     """The API's range of `field` for the days `since` and `until` of the form, in `zone`; `text` writes an instant.
 
     Raises `datetime_invalid`.

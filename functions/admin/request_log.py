@@ -61,7 +61,7 @@ def _page(visit: InProject, wanted: dict[str, str]) -> request_log.Page:
         visit.scope,
         lists.PAGE,
         passes if wanted["status"] or wanted["key"] or wanted["route"] else None,
-        0 if since is None else since,
+        clock.EPOCH if since is None else since,
         clock.now() + clock.MINUTE if until is None else until,
         visit.query.get("starting_after"),
         refused=least >= STATUSES["errors"][0],

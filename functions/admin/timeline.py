@@ -40,7 +40,7 @@ def read(visit: InProject, customer_id: str, before: str) -> tuple[list[Entry], 
     `datetime_invalid`.
     """
     instant = clock.LAST if not before else lists.instant_of(before, "before")
-    entries, ends = list[Entry](), [0]
+    entries, ends = list[Entry](), [clock.EPOCH]
     sources = [*_of_customer(visit, customer_id, instant)]
     for found, has_more in sources + [_messages(visit, one.doc, instant) for one in sources[2][0]]:
         entries += found
@@ -51,7 +51,7 @@ def read(visit: InProject, customer_id: str, before: str) -> tuple[list[Entry], 
     return shown, clock.iso(end) if end else None
 
 
-def _of_customer(visit: InProject, id: str, before: int) -> Iterator[tuple[list[Entry], bool]]:
+def _of_customer(visit: InProject, id: str, before: clock.Instant) -> Iterator[tuple[list[Entry], bool]]:
     mine = {"customer_id": [id]}
     yield _read(visit, APPOINTMENTS, mine, before)
     yield _read(visit, SESSIONS, mine, before)
@@ -59,7 +59,7 @@ def _of_customer(visit: InProject, id: str, before: int) -> Iterator[tuple[list[
     yield _read(visit, EVENTS, {"object_id": [id]}, before)
 
 
-def _messages(visit: InProject, conversation: Any, before: int) -> tuple[list[Entry], bool]:
+def _messages(visit: InProject, conversation: Any, before: clock.Instant) -> tuple[list[Entry], bool]:
     partition = messages_pk(visit.scope, conversation["id"])
     found, has_more = _read(visit, MESSAGES, {"order": ["desc"]}, before, partition=partition)
     return [dataclasses.replace(one, conversation=conversation) for one in found], has_more
@@ -69,7 +69,7 @@ def _read(
     visit: InProject,
     collection: Collection[Any, Any],
     parameters: dict[str, list[str]],
-    before: int,
+    before: clock.Instant,
     limit: int = SHOWN,
     partition: str | None = None,
 ) -> tuple[list[Entry], bool]:

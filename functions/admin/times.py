@@ -84,4 +84,6 @@ def end(day: date, zone: tzinfo) -> clock.Instant:
 def _instant(at: datetime, zone: tzinfo) -> clock.Instant:
     # A local time that a change of clocks skips is taken with the offset before the change.
     offset = at.replace(tzinfo=zone).utcoffset() or timedelta()
-    return max(FIRST, min((at.replace(tzinfo=UTC) - _EPOCH - offset) // timedelta(milliseconds=1), clock.LAST + 1))
+    return max(
+        FIRST, min(clock.of_datetime(at.replace(tzinfo=UTC)) - offset // timedelta(milliseconds=1), clock.LAST + 1)
+    )

@@ -106,7 +106,7 @@ def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]
     mine = [one for one in appointments if start <= clock.parse(one["appointment_at"]) < end]
     busy = {one["id"]: span(one) for one in mine if one["status"] not in FREE}
     entries = [_entry(span(one), one, overlapping(one["id"], busy)) for one in mine]
-    now = -(-clock.now() // clock.MINUTE) * clock.MINUTE
+    now = clock.now() + -clock.now() % clock.MINUTE
     # Of today, only the time ahead is free.
     opened = [
         (max(first, now) if start <= now < end else first, last)
@@ -138,10 +138,11 @@ def gaps(opened: Sequence[Span], busy: Sequence[Span]) -> Iterator[Span]:
     """The times of `opened` that are not in `busy`, from one full minute to another, without short ones."""
     for start, end in opened:
         for first, last in [*sorted(busy), (end, end)]:
-            until = min(first, end) // clock.MINUTE * clock.MINUTE
+            until = min(first, end)
+            until -= until % clock.MINUTE
             if until - start >= SHORTEST_GAP_MS:
                 yield start, until
-            start = max(start, -(-last // clock.MINUTE) * clock.MINUTE)
+            start = max(start, last + -last % clock.MINUTE)
 
 
 def _open(visit: InProject, start: clock.Instant, end: clock.Instant, busy: Sequence[Span]) -> list[Span]:

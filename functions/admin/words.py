@@ -319,7 +319,7 @@ def replayed(count: int, accepted: int, failed_again: int) -> str:
 
 def of_seconds(unix: clock.UnixSeconds) -> str:
     """Unix seconds as the API's text of a time."""
-    return clock.iso(unix * clock.SECOND)
+    return clock.iso(clock.of_unix(unix))
 
 
 def query(parameters: Mapping[str, str], **more: str) -> str:

@@ -55,7 +55,7 @@ class Filter:
 
     who: str = ""
     kind: str = ""
-    since: clock.Instant = 0
+    since: clock.Instant = clock.EPOCH
     until: clock.Instant = clock.LAST + 1
 
 

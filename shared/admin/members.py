@@ -273,7 +273,7 @@ def join(person_id: str, email: str, actor: Actor) -> None:
 def person(id: str, others: Sequence[tuple[str, str]] = ()) -> Person:
     """The projects of the person with this id, and the end of their earlier sessions. Reads `others` with them."""
     rows = [row for page in table.query(_pk_of_person(id), limit=100, forward=True) for row in page]
-    signed_out_at = next((row["signed_out_at"] for row in rows if row["sk"] == _SESSIONS), 0)
+    signed_out_at = next((row["signed_out_at"] for row in rows if row["sk"] == _SESSIONS), clock.EPOCH)
     pointers = {int(row["sk"]): row["member"] for row in rows if row["sk"] != _SESSIONS}
     keys = [key for number, sk in pointers.items() for key in ((_pk(number), sk), projects.row_key(number))]
     found = table.get_many([*keys, *others])

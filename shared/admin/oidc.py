@@ -52,7 +52,7 @@ class Provider:
     issuer: str
     client_id: str
     client_secret_id: str | None = None
-    _cache: dict[str, tuple[int, Any]] = field(default_factory=dict, repr=False)
+    _cache: dict[str, tuple[clock.Instant, Any]] = field(default_factory=dict, repr=False)
 
     def authorization_url(self, attempt: Attempt, redirect_uri: str) -> str:
         """The URL at which the person signs in."""
@@ -132,7 +132,7 @@ class Provider:
         return Identity(self.issuer, claims["sub"], claims["email"])
 
     def _check_claims(self, claims: Mapping[str, Any], nonce: str) -> None:
-        now = clock.now() // clock.SECOND
+        now = clock.to_unix(clock.now())
         times = [claims["exp"], claims["iat"], claims.get("nbf", 0)]
         if not all(isinstance(time, int | float) for time in times):
             raise SignInRefused("the ID token's times are not numbers")

@@ -185,8 +185,8 @@ class TurnInput:
         return self.can_call and not self.in_call
 
     @property
-    def calls_at(self) -> int | None:
-        """When a call that is requested now is made (milliseconds); None if calls are made at this hour."""
+    def calls_at(self) -> clock.Instant | None:
+        """When a call that is requested now is made; None if calls are made at this hour."""
         at = hours.next_open(self.settings["calling_hours"], ZoneInfo(self.settings["timezone"]), clock.now())
         return at if at > clock.now() else None
 
@@ -212,8 +212,8 @@ class TurnResult:
     """Why the wished time is not possible. `proposed` is then the next possible one."""
     wants_call: bool = False
     """Whether the customer requested a call."""
-    later: int | None = None
-    """The instant (milliseconds) of the next call that was requested, if a time was named."""
+    later: clock.Instant | None = None
+    """The time of the next call that was requested, if one was named."""
     ends_for_later: bool = False
     """Whether this call ends because another one was requested."""
 
@@ -362,7 +362,7 @@ class Tools:
         rules = self._rules(notice=0)
         if rules is None:
             return self._leave_to_staff()
-        if rules.problem(clock.parse(self.proposal.at), _duration(record)) is not None:
+        if rules.problem(clock.parse(self.proposal.at), _duration_ms(record)) is not None:
             return Result(False, "The proposed time is not possible any more; propose another time.")
         patch = AppointmentPatch(appointment_at=self.proposal.at)
         return self._change(self.proposal.appointment_id, patch, CallOutcome.RESCHEDULED)
@@ -425,14 +425,14 @@ class Tools:
             self.result.actions.append({"type": "conversation_ended"})
         return Result(True, "The conversation ends with your reply.")
 
-    def _propose_time(self, record: AppointmentRecord, wished: int) -> Result:
+    def _propose_time(self, record: AppointmentRecord, wished: clock.Instant) -> Result:
         """Propose the wished time, or the next possible one. Hands over if there is none."""
         rules = self._rules(self.turn.settings["minimum_notice_minutes"])
         if rules is None:
             return self._leave_to_staff()
-        duration = _duration(record)
-        self.result.problem = rules.problem(wished, duration)
-        at = wished if self.result.problem is None else rules.next_possible(wished, duration)
+        duration_ms = _duration_ms(record)
+        self.result.problem = rules.problem(wished, duration_ms)
+        at = wished if self.result.problem is None else rules.next_possible(wished, duration_ms)
         if at is None:
             return self._leave_to_staff()
         return self._propose(Proposal("reschedule", record.doc["id"], record.doc["appointment_at"], clock.iso(at)))
@@ -517,8 +517,8 @@ _UNKNOWN = Result(False, "This customer has no such appointment.")
 _ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; do the rest in later turns.")
 
 
-def _duration(record: AppointmentRecord) -> int:
-    """How long an appointment takes (milliseconds)."""
+def _duration_ms(record: AppointmentRecord) -> int:
+    """How long an appointment takes."""
     minutes = record.doc["duration_minutes"]
     return policy.DURATION_MS if minutes is None else minutes * clock.MINUTE
 

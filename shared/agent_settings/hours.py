@@ -36,7 +36,7 @@ class Hours(_From):
     """The local time `HH:MM` of the end, which is not included. `24:00` is the end of the day."""
 
 
-Span = tuple[int, int]
+Span = tuple[clock.Instant, clock.Instant]
 
 
 def spans(hours: Sequence[Hours], zone: ZoneInfo, start: clock.Instant, end: clock.Instant) -> list[Span]:
@@ -84,19 +84,15 @@ def _instant(day: date, time: str, zone: ZoneInfo) -> clock.Instant:
     wall = datetime.combine(day, datetime.min.time()) + timedelta(hours=hour, minutes=minute)
     # For a time in a gap, the two folds have the offsets before and after it: the gap is between these instants.
     # Outside of gaps, the first fold is the instant, and the second is the same or later.
-    late, early = (_milliseconds(wall.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
+    late, early = (clock.of_datetime(wall.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
     return late if early >= late else _change(early, late, zone)
 
 
-def _change(before: clock.Instant, after: clock.Instant, zone: ZoneInfo) -> int:
+def _change(before: clock.Instant, after: clock.Instant, zone: ZoneInfo) -> clock.Instant:
     """The first instant after the change of clocks that is between these two, to the second."""
-    low, high = before // clock.SECOND, after // clock.SECOND
+    low, high = clock.to_unix(before), clock.to_unix(after)
     while high - low > 1:
-        middle = (low + high) // 2
-        is_after = offset(middle * clock.SECOND, zone) == offset(after, zone)
+        middle = clock.UnixSeconds((low + high) // 2)
+        is_after = offset(clock.of_unix(middle), zone) == offset(after, zone)
         low, high = (low, middle) if is_after else (middle, high)
-    return high * clock.SECOND
-
-
-def _milliseconds(at: datetime) -> int:
-    return (at.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    return clock.of_unix(high)

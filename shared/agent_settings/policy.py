@@ -44,26 +44,25 @@ class TimePolicy:
     earliest: clock.Instant
     hours: Sequence[Hours]
 
-    def problem(self, start: clock.Instant, duration: int) -> Problem | None:
+    def problem(self, start: clock.Instant, duration_ms: int) -> Problem | None:
         """Why an appointment cannot begin at `start`; None if it can."""
         if start < self.earliest:
             return Problem.TOO_SOON
-        if not hours.contain(self.hours, self.zone, start, start + duration):
+        if not hours.contain(self.hours, self.zone, start, start + duration_ms):
             return Problem.OUTSIDE_HOURS
         return None
 
-    def next_possible(self, wished: int, duration: int) -> clock.Instant | None:
+    def next_possible(self, wished: clock.Instant, duration_ms: int) -> clock.Instant | None:
         """The first local quarter of an hour after `wished` at which it can begin; None if there is none in 14 days."""
         earliest = max(wished + 1, self.earliest)
         latest = wished + OFFERED_MS
-        for first, until in hours.spans(self.hours, self.zone, earliest, latest + duration):
+        for first, until in hours.spans(self.hours, self.zone, earliest, latest + duration_ms):
             start = _quarter(max(first, earliest), self.zone)
-            if start + duration <= until and start <= latest:
+            if start + duration_ms <= until and start <= latest:
                 return start
         return None
 
 
 def _quarter(instant: clock.Instant, zone: ZoneInfo) -> clock.Instant:
     """The first full quarter of an hour in local time, at or after the instant."""
-    offset = hours.offset(instant, zone)
-    return -(-(instant + offset) // QUARTER_MS) * QUARTER_MS - offset
+    return instant + -(instant + hours.offset(instant, zone)) % QUARTER_MS

@@ -96,7 +96,7 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
     return table.Put(
         row,
         condition="attribute_not_exists(pk) OR expires_at <= :now",
-        values={":now": clock.now() // clock.SECOND},
+        values={":now": clock.to_unix(clock.now())},
         on_condition_failed=replay,
         on_contended=ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
         is_receipt=True,

@@ -224,7 +224,7 @@ class Client:
     def _request(self, call: Call) -> bytes:
         credentials = self._credentials.current()
         body = to_json(call.parameters)
-        now = time.gmtime(clock.now() // clock.SECOND)
+        now = time.gmtime(clock.to_unix(clock.now()))
         headers = {
             "content-type": self._content_type,
             "host": self._host,

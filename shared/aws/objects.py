@@ -24,7 +24,7 @@ def find(bucket: str, prefix: str = "") -> Iterator[Stored]:
         page = services.call(services.s3().list_objects_v2, Bucket=bucket, Prefix=prefix, StartAfter=after)
         for each in page.get("Contents", []):
             after = each["Key"]
-            yield Stored(after, int(each["LastModified"].timestamp() * clock.SECOND))
+            yield Stored(after, clock.of_datetime(each["LastModified"]))
         if not page["IsTruncated"]:
             return
 

@@ -56,20 +56,20 @@ class PutOff:
     closed: bool = False
 
 
-def dial_at(settings: Settings, not_before: str | None) -> int:
+def dial_at(settings: Settings, not_before: str | None) -> clock.Instant:
     """When a call that may be dialed from now on, and not before `not_before`, is dialed: within the calling hours."""
-    earliest = max(clock.now(), 0 if not_before is None else clock.parse(not_before))
+    earliest = clock.now() if not_before is None else max(clock.now(), clock.parse(not_before))
     return hours.next_open(settings["calling_hours"], ZoneInfo(settings["timezone"]), earliest)
 
 
-def due_at(scope: Scope, session: Session) -> int:
+def due_at(scope: Scope, session: Session) -> clock.Instant:
     """When the dialing of a queued call, which `dial_at` plans, is due."""
     assert session["dial_at"] is not None, "the call waits to be dialed"
     return _due_at(scope, clock.parse(session["dial_at"]))
 
 
-def _due_at(scope: Scope, dial_at_ms: int) -> int:
-    return dial_at_ms + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
+def _due_at(scope: Scope, dial_at: clock.Instant) -> clock.Instant:
+    return dial_at + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
 
 
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
@@ -129,12 +129,15 @@ def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied)
 
 
 def wait(
-    scope: Scope, record: SessionRecord, until_ms: int, attributes: Mapping[str, table.Value | None] | None = None
+    scope: Scope,
+    record: SessionRecord,
+    until: clock.Instant,
+    attributes: Mapping[str, table.Value | None] | None = None,
 ) -> table.Update:
-    """The write of a call that could be dialed now, if there were capacity, and is tried again at `until_ms`."""
-    due = tasks.due_attributes(record.doc["id"], until_ms)
+    """The write of a call that could be dialed now, if there were capacity, and is tried again at `until`."""
+    due = tasks.due_attributes(record.doc["id"], until)
     internal = {**due, "waits_since": sessions.waits_since(record), **(attributes or {})}
-    return sessions.replace(scope, record, {"dial_at": clock.iso(until_ms)}, internal)
+    return sessions.replace(scope, record, {"dial_at": clock.iso(until)}, internal)
 
 
 def _takes_place(appointment: AppointmentRecord | None) -> bool:

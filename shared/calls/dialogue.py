@@ -114,8 +114,8 @@ class Progress:
     """Whether the customer opted out in the last turn."""
     ends_for_later: bool = False
     """Whether the call ends for another one."""
-    later: int | None = None
-    """When to call again (milliseconds), if a time was named."""
+    later: clock.Instant | None = None
+    """When to call again, if a time was named."""
     summary: str = ""
     """What has come of the call, in sentences."""
 

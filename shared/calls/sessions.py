@@ -167,9 +167,9 @@ class SessionRow(ResourceRow):
     opted_out: NotRequired[bool]
     """The person does not want to be called: the call is to end."""
     started_at: NotRequired[clock.Instant]
-    """When a worker began to start a live call (milliseconds). The call counts towards the limits from then on."""
+    """When a worker began to start a live call. The call counts towards the limits from then on."""
     waits_since: NotRequired[clock.Instant]
-    """Since when the call has waited for capacity, if it was put off because of that (milliseconds)."""
+    """Since when the call has waited for capacity, if it was put off because of that."""
     contact_id: NotRequired[str]
     """The carrier's id of a live call, once the carrier has accepted it."""
     opening: NotRequired[str]
@@ -192,8 +192,8 @@ class SessionRow(ResourceRow):
     """What has come of a live call so far, if anything (`Progress.outcome`)."""
     ends_for_later: NotRequired[bool]
     """The live call ends for another one."""
-    later: NotRequired[int]
-    """When to call again (milliseconds), if a time was named."""
+    later: NotRequired[clock.Instant]
+    """When to call again, if a time was named."""
     recording_key: NotRequired[str]
     """The recording's object in the bucket."""
     recording_redacted: NotRequired[bool]
@@ -282,7 +282,7 @@ def subject(scope: Scope, session: Session) -> Subject:
 
 def wake_up(scope: Scope, session_id: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:
     """The wake-up for the next step of a session, now or at about the instant `at`."""
-    delay = 0 if at is None else wake_ups.delay_until(at)
+    delay = 0 if at is None else wake_ups.delay_s(at)
     return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay_s=delay)
 
 
@@ -296,13 +296,13 @@ def waits_until(session_id: str, at: clock.Instant) -> dict[str, table.Value | N
     return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD_S * clock.SECOND)}
 
 
-def waits_since(record: SessionRecord) -> int:
-    """Since when a queued call could have been dialed, if there had been capacity (milliseconds)."""
+def waits_since(record: SessionRecord) -> clock.Instant:
+    """Since when a queued call could have been dialed, if there had been capacity."""
     planned_at = record.doc["dial_at"] or record.doc["created_at"]
     return record.row.get("waits_since", clock.parse(planned_at))
 
 
-def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, int]]) -> list[wake_ups.WakeUp]:
+def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, clock.Instant]]) -> list[wake_ups.WakeUp]:
     """The wake-ups of calls that wait to be dialed at these instants, but for those that `sweep` sends later."""
     return [wake_up(scope, session_id, at) for session_id, at in waiting if _is_soon(at)]
 

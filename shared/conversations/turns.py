@@ -77,14 +77,14 @@ class Turn:
         return message
 
     @property
-    def asked_at_ms(self) -> int:
-        """When the message was sent (milliseconds)."""
+    def asked_at(self) -> clock.Instant:
+        """When the message was sent."""
         return self.claim.row["asked_at"]
 
     @property
     def is_too_old(self) -> bool:
         """Whether the turn must end with an apology because of its age."""
-        return clock.now() >= self.asked_at_ms + GIVE_UP_MS
+        return clock.now() >= self.asked_at + GIVE_UP_MS
 
     @property
     def must_apologize(self) -> bool:
@@ -132,7 +132,7 @@ def _in_window(work: tasks.Claim[MessageRow]) -> Turn:
     return Turn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_SECONDS)
 
 
-def _lease_end(sk: str, seconds: float) -> int:
+def _lease_end(sk: str, seconds: float) -> clock.Instant:
     """The instant at which a lease of `seconds` from now ends; earlier if the turn must end with an apology by then."""
     now = clock.now()
     # The id of a message holds the time at which it was sent.
@@ -195,18 +195,18 @@ def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequenc
     # Chosen at random, so that concurrent messages rarely choose the same one. One that is too late chooses again.
     slot = random.choice(free)
     row = {"pk": scope.pk("slot"), "sk": slot, "kind": "slot", "expires_at": _slot_expires_at(message)}
-    condition, values = f"{table.ABSENT} OR expires_at <= :now", {":now": clock.now() // clock.SECOND}
+    condition, values = f"{table.ABSENT} OR expires_at <= :now", {":now": clock.to_unix(clock.now())}
     return {**message, "slot": slot}, [table.Put(row, condition=condition, values=values)]
 
 
 def free_slot(message: MessageRow) -> Sequence[table.Delete]:
     """The write that frees the slot of a message whose turn ends."""
     # Another message may have taken a slot whose lease has expired. A condition could fail the turn.
-    if "slot" not in message or _slot_expires_at(message) <= clock.now() // clock.SECOND:
+    if "slot" not in message or _slot_expires_at(message) <= clock.to_unix(clock.now()):
         return ()
     return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], condition="")]
 
 
-def _slot_expires_at(message: MessageRow) -> int:
-    """When the lease of a message's slot expires (Unix seconds)."""
-    return (message["asked_at"] + SLOT_LEASE_MS) // clock.SECOND
+def _slot_expires_at(message: MessageRow) -> clock.UnixSeconds:
+    """When the lease of a message's slot expires."""
+    return clock.to_unix(message["asked_at"] + SLOT_LEASE_MS)

@@ -37,7 +37,7 @@ def is_id(prefix: str, value: str) -> bool:
 
 def instant(prefix: str, value: str) -> clock.Instant:
     """When the id was created."""
-    return _number(value[len(prefix) :]) >> 80
+    return clock.Instant(_number(value[len(prefix) :]) >> 80)
 
 
 def first_of(prefix: str, instant: clock.Instant) -> str:

@@ -64,7 +64,7 @@ def enter(change: OptOut, record: Mapping[str, Any]) -> None:
     The key begins with the time and the sequence number of the change. So entering it twice, or after a later one, has
     no further effect.
     """
-    at = clock.iso(int(record["ApproximateCreationDateTime"]) * clock.SECOND)
+    at = clock.iso(clock.of_unix(clock.UnixSeconds(int(record["ApproximateCreationDateTime"]))))
     place = f"{_OPT_OUTS}{change.scope.project_id}/{_mode(change.scope)}/{change.phone_hash}"
     name = f"{at}-{record['SequenceNumber']:0>{_LONGEST_SEQUENCE_NUMBER}}"
     doc = {"project": change.scope.project_id, "mode": _mode(change.scope), "phone_hash": change.phone_hash}

@@ -326,7 +326,7 @@ class _Refusal:
     error: ApiError | LimitExceeded
     since: clock.Instant
     until: clock.Instant
-    resets_at: clock.Instant = 0
+    resets_at: clock.Instant = clock.EPOCH
 
     def holds(self, now: clock.Instant) -> bool:
         """Whether it is known at the instant `now`. The clock may have been set back to before `since`."""

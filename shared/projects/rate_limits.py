@@ -50,14 +50,14 @@ class Moment:
     starts: bool
 
     @property
-    def counted_at(self) -> int:
+    def counted_at(self) -> clock.Instant:
         """`now`, or the start of the minute if it is the next one."""
-        return max(self.now, self.minute * clock.MINUTE)
+        return max(self.now, clock.Instant(self.minute * clock.MINUTE))
 
     @property
     def second(self) -> str:
         """The name of the second's count."""
-        return f"s{self.counted_at // clock.SECOND % 60}"
+        return f"s{clock.to_unix(self.counted_at) % 60}"
 
 
 def latest_minute(now: clock.Instant) -> int:
@@ -91,9 +91,9 @@ def remaining(row: table.Row, moment: Moment) -> Remaining:
 def exhausted_window(remaining: Remaining, moment: Moment) -> Window | None:
     """The window whose limit is reached; None if neither is."""
     if remaining.in_minute <= 0:
-        return Window("minute", (moment.minute + 1) * clock.MINUTE)
+        return Window("minute", clock.Instant((moment.minute + 1) * clock.MINUTE))
     if remaining.in_second <= 0:
-        return Window("second", (moment.counted_at // clock.SECOND + 1) * clock.SECOND)
+        return Window("second", moment.counted_at - moment.counted_at % clock.SECOND + clock.SECOND)
     return None
 
 

@@ -188,20 +188,21 @@ def _bounds(name: str | None, values: Mapping[str, list[str]]) -> Iterator[tuple
             yield comparison, param, values[param][0]
 
 
-def _created_instant(param: str, text: str) -> tuple[int, int]:
+def _created_instant(param: str, text: str) -> tuple[clock.Instant, clock.Instant]:
     instant = _instant(param, text)
     return instant, instant + 1
 
 
-def _created_second(param: str, text: str) -> tuple[int, int]:
+def _created_second(param: str, text: str) -> tuple[clock.Instant, clock.Instant]:
     if not _INTEGER.fullmatch(text):
         raise ApiError(Code.PARAMETER_INVALID_INTEGER, f"{param} must be a time in Unix seconds.", param=param)
     # int() must not parse a number with thousands of digits. No event is that early or late.
     second = int(text) if len(text) <= 15 else -_FAR if text.startswith("-") else _FAR
-    return second * clock.SECOND, (second + 1) * clock.SECOND
+    start = clock.of_unix(clock.UnixSeconds(second))
+    return start, start + clock.SECOND
 
 
 def _instant(param: str, text: str) -> clock.Instant:
     # A client may send an unescaped "+" in the query, which is decoded as a space.
     unescaped = re.sub(r" (\d\d:?\d\d)$", r"+\1", text)
-    return int(_parse(param, unescaped, lambda value: ("", str(fields.instant(value))))[1])
+    return clock.Instant(_parse(param, unescaped, lambda value: ("", str(fields.instant(value))))[1])

@@ -58,7 +58,7 @@ class QueueMessage:
             body=record["body"],
             queue=queue,
             receipt=record["receiptHandle"],
-            sent_at=int(attributes["SentTimestamp"]),
+            sent_at=clock.Instant(attributes["SentTimestamp"]),
             receives=int(attributes["ApproximateReceiveCount"]),
             fifo_group=attributes.get("MessageGroupId") if record["eventSourceARN"].endswith(".fifo") else None,
         )

@@ -42,7 +42,7 @@ class WakeUp:
         return {"pk": self.pk, "sk": self.sk}
 
 
-def delay_until(at: clock.Instant) -> int:
+def delay_s(at: clock.Instant) -> int:
     """The delay, in whole seconds, of a message for the instant `at`; at most the longest that SQS supports."""
     return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY_S)
 
@@ -75,7 +75,7 @@ def send_within(seconds: float, queue: str, wake_ups: Sequence[WakeUp]) -> None:
 def wait(machine: str, name: str, due_at: clock.Instant, wake_up: WakeUp) -> None:
     """Start a state machine that sends the wake-up at the instant `due_at`. One for each name at most. Best effort."""
     # A state machine may wait in whole seconds. Rounding up prevents an early wake-up.
-    at = -(-due_at // clock.SECOND) * clock.SECOND
+    at = due_at + -due_at % clock.SECOND
     execution_input = {"due_at": clock.iso(at), "group": wake_up.group, "message": json.dumps(wake_up.message)}
     start(machine, name, execution_input)
 

@@ -23,7 +23,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -375,7 +375,7 @@ def _instant(value: object) -> clock.Instant | None:
         except ValueError:
             return None
     elif isinstance(value, datetime):
-        instant = (value - _EPOCH) // timedelta(milliseconds=1)
+        instant = clock.of_datetime(value)
     else:
         return None
     return instant if instant >= clock.DAY else None

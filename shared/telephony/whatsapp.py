@@ -286,7 +286,7 @@ def _instant(value: Any) -> clock.Instant | None:
     """Unix seconds, a number or its text, as milliseconds; None for anything else, and for times up to 1970."""
     if type(value) is not int and _matched(_SECONDS, value) is None:
         return None
-    instant = int(value) * clock.SECOND
+    instant = clock.of_unix(clock.UnixSeconds(int(value)))
     return instant if 0 < instant <= clock.LAST else None
 
 

@@ -28,7 +28,7 @@ class Filter:
 
     status: str = ""
     type: str = ""
-    since: clock.Instant = 0
+    since: clock.Instant = clock.EPOCH
     until: clock.Instant = clock.LAST + 1
 
     def passes(self, one: Delivery) -> bool:

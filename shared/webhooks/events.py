@@ -158,7 +158,7 @@ def build(
         "id": id,
         "object": "event",
         "type": type,
-        "created": instant // clock.SECOND,
+        "created": clock.to_unix(instant),
         "livemode": scope.livemode,
         "api_version": api_description.NEWEST_REVISION,
         "data": data,
@@ -175,7 +175,9 @@ def of_row(scope: Scope, row: EventRow) -> NewEvent:
     """The event of a row, for another delivery."""
     event: Event = json.loads(row["doc"])
     object_id = event["data"]["object"]["id"]
-    return NewEvent(scope, event["id"], event["type"], event["created"] * clock.SECOND, object_id, row["doc"])
+    return NewEvent(
+        scope, event["id"], event["type"], clock.of_unix(clock.UnixSeconds(event["created"])), object_id, row["doc"]
+    )
 
 
 def validate_id(id: str) -> str:

@@ -35,7 +35,7 @@ def page(
     scope: Scope,
     endpoint_ids: Sequence[str],
     limit: int,
-    since: clock.Instant = 0,
+    since: clock.Instant = clock.EPOCH,
     starting_after: str | None = None,
     *,
     retrying: bool = False,
@@ -71,7 +71,7 @@ def read(entries: Sequence[table.Row]) -> list[DeliveryRow]:
     return [cast("DeliveryRow", row) for row in table.rows_of(entries) if "f1" in row]
 
 
-def count(scope: Scope, endpoint_id: str, most: int, since: clock.Instant = 0) -> int:
+def count(scope: Scope, endpoint_id: str, most: int, since: clock.Instant = clock.EPOCH) -> int:
     """The number of failed deliveries to an endpoint since an instant, counted up to `most`."""
     partition, least = deliveries.failed_partition(scope, endpoint_id), ids.first_of(DELIVERIES.prefix, since)
     found = 0
@@ -88,7 +88,7 @@ def count_retrying(scope: Scope, endpoint: Snapshot, most: int) -> int:
     Those that were canceled by disabling the endpoint may still have entries, and do not count.
     """
     partition = deliveries.retrying_partition(scope, endpoint.doc["id"])
-    rows = read(entries_of(partition, most, ids.first_of(DELIVERIES.prefix, 0)))
+    rows = read(entries_of(partition, most, ids.first_of(DELIVERIES.prefix, clock.EPOCH)))
     return sum(phase(row, endpoint) is not Phase.CLOSED for row in rows)
 
 

@@ -90,7 +90,7 @@ class Latest:
 
 def latest(scope: Scope, endpoint_id: str) -> Latest:
     """The latest deliveries to an endpoint: automatic ones, manual retries and test events."""
-    least = ids.first_of(DELIVERIES.prefix, 0)
+    least = ids.first_of(DELIVERIES.prefix, clock.EPOCH)
     entries = failures.entries_of(endpoint_partition(scope, endpoint_id), DELIVERIES_READ, least, index="f2")
     docs: list[Delivery] = [json.loads(row["doc"]) for row in table.rows_of(entries)]
     return Latest(docs, is_partial=len(entries) == DELIVERIES_READ)

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shared.core import clock
 from tests.bench.samples import Figure, Goal
 
 if TYPE_CHECKING:
@@ -118,7 +119,6 @@ def _time(request: Callable[[], Shown | Answer]) -> float:
 
 def _fill(stage: Stage, project: Project) -> dict[str, str]:
     """Write the rows. Returns what the paths name."""
-    from shared.core import clock
     from shared.store.keys import Scope
     from tests.support import admin_client, rows
     from tests.support.resources import create_resource
@@ -127,7 +127,7 @@ def _fill(stage: Stage, project: Project) -> dict[str, str]:
     endpoint = create_resource(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
     customer = create_resource(stage, "/v1/customers", phone="+15005550006")["id"]
     conversation = create_resource(stage, "/v1/conversations")
-    today = clock.now() // clock.DAY * clock.DAY
+    today = clock.now() - clock.now() % clock.DAY
     [key] = [one.id for one in admin_client.keys_of(project.id) if not one.livemode]
     with admin_client.as_test() as operator:
         found = [
@@ -144,11 +144,9 @@ def _fill(stage: Stage, project: Project) -> dict[str, str]:
     return {"endpoint": endpoint, "key": key, "event": event, "customer": customer, **days}
 
 
-def _instants() -> Iterator[int]:
-    from shared.core import clock
-
+def _instants() -> Iterator[clock.Instant]:
     now = clock.now()
-    return iter(range(now - ROWS * EVERY_MS, now, EVERY_MS))
+    return (now - ago for ago in range(ROWS * EVERY_MS, 0, -EVERY_MS))
 
 
 def _people(scope: Scope) -> Iterator[table.Row]:
@@ -162,9 +160,8 @@ def _people(scope: Scope) -> Iterator[table.Row]:
         yield from (write.row for write in commands.create(scope, body).writes if isinstance(write, table.Put))
 
 
-def _appointments(scope: Scope, customer_id: str, today: int) -> Iterator[table.Row]:
+def _appointments(scope: Scope, customer_id: str, today: clock.Instant) -> Iterator[table.Row]:
     """A hundred on each day, from 50 days ago."""
-    from shared.core import clock
     from tests.support import rows
 
     for number in range(ROWS):
@@ -177,7 +174,7 @@ def _waiting(scope: Scope, conversation: Any) -> Iterator[table.Row]:
     """Conversations that wait for a person."""
     from shared.agent.tools import HandoffReason
     from shared.conversations.resource import CONVERSATIONS
-    from shared.core import clock, ids
+    from shared.core import ids
 
     for instant in _instants():
         handoff = {"reason": HandoffReason.PERSON_REQUESTED, "at": clock.iso(instant)}
@@ -187,7 +184,7 @@ def _waiting(scope: Scope, conversation: Any) -> Iterator[table.Row]:
 
 def _deliveries(scope: Scope, endpoint_id: str) -> Iterator[table.Row]:
     """Events, each with a delivery of one attempt."""
-    from shared.core import clock, ids
+    from shared.core import ids
     from shared.webhooks import events
     from shared.webhooks.deliveries import resource as deliveries
     from shared.webhooks.endpoints import resource as endpoints

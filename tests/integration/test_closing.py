@@ -83,7 +83,7 @@ def retry(stage: Stage, path: str, id: str) -> str | None:
     return None if response.status == 202 else response.code
 
 
-def assert_canceled(delivery: Any, at: int, attempts: int) -> None:
+def assert_canceled(delivery: Any, at: clock.Instant, attempts: int) -> None:
     """The delivery was canceled at this instant, after so many attempts."""
     assert (delivery["status"], delivery["error_code"]) == ("canceled", "endpoint_disabled")
     assert (delivery["next_attempt_at"], delivery["completed_at"]) == (None, clock.iso(at))
@@ -208,7 +208,7 @@ def test_a_read_that_found_it_waiting_does_not_show_as_canceled_what_a_worker_to
 def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
     stage: Stage, stopped_clock: Clock, close: Close
 ) -> None:
-    closed_at: list[int] = []
+    closed_at: list[clock.Instant] = []
 
     def attempt_delivery() -> None:
         wake_up(stage, waiting)

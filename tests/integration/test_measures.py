@@ -207,7 +207,7 @@ def fill_table(kind: str, scope: Scope, time: Clock, first: int, last: int) -> l
                 "customer_id": f"cust_{int(rare):026d}",
                 "external_id": "rare" if rare else "some",
                 "status": "confirmed" if rare else "pending",
-                "appointment_at": clock.iso(int(BEGINNING + number) * clock.SECOND),
+                "appointment_at": clock.iso(clock.of_unix(clock.UnixSeconds(int(BEGINNING + number)))),
             }
             found.append(rows.appointment(scope, **given))
         else:
@@ -222,7 +222,7 @@ BEGINNING = 1_900_000_000.0
 
 def time_of(number: int) -> str:
     """The time of a row."""
-    return clock.iso(int(BEGINNING + number) * clock.SECOND)
+    return clock.iso(clock.of_unix(clock.UnixSeconds(int(BEGINNING + number))))
 
 
 ONE, NONE = f"cust_{1:026d}", f"cust_{0:026d}"
@@ -447,7 +447,7 @@ def test_a_list_loses_nothing_behind_many_deleted_rows_and_does_not_read_them(
     scope, all_rows = Scope(project.id, False), []
     for number in range(deleted + len(shown)):
         stopped_clock.forward(0.01)
-        when = clock.iso((1_900_000_000 + number) * clock.SECOND)
+        when = clock.iso(clock.of_unix(clock.UnixSeconds(1_900_000_000 + number)))
         given = {"external_id": "same"} | ({} if kind == "customers" else {"appointment_at": when})
         all_rows.append((rows.customer if kind == "customers" else rows.appointment)(scope, **given))
     rows.write(all_rows)

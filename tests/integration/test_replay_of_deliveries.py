@@ -44,11 +44,11 @@ class Broken:
     def path(self) -> str:
         return f"/v1/webhook_endpoints/{self.endpoint}"
 
-    def failed(self, since: int = 0) -> list[str]:
+    def failed(self, since: clock.Instant = clock.EPOCH) -> list[str]:
         """The ids of the listed deliveries, newest first."""
         return [one["id"] for one in failures.page(self.scope, [self.endpoint], 100, since).deliveries]
 
-    def start(self, since: int = 0) -> None:
+    def start(self, since: clock.Instant = clock.EPOCH) -> None:
         table.write(replays.start(self.scope, self.endpoint, since, WHO).writes, ids.new("req_"))
 
     def replay(self) -> Replay:

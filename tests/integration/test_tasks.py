@@ -30,7 +30,7 @@ class Job:
     pk: str = dataclasses.field(default_factory=lambda: ids.new("job_"))
     sk: str = "job"
 
-    def schedule(self, at: int | None = None, **attributes: Any) -> Job:
+    def schedule(self, at: clock.Instant | None = None, **attributes: Any) -> Job:
         """Write the row, due at this instant or now."""
         row = {"pk": self.pk, "sk": self.sk, "kind": "job", "done": 0} | attributes
         due_at = clock.now() if at is None else at
@@ -56,7 +56,7 @@ class Job:
         assert found is not None
         return found
 
-    def done(self, number: int, at: int | None = None) -> table.Update:
+    def done(self, number: int, at: clock.Instant | None = None) -> table.Update:
         """The write of a step: no step is left, or one `at` an instant."""
         following = tasks.NO_WORK if at is None else tasks.due_attributes(self.sk, at)
         return table.Update(self.pk, self.sk, set={"done": number, **following})

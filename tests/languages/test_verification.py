@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.core import clock
 from shared.docs import markdown
 from shared.webhooks import signing
 
@@ -45,18 +46,18 @@ def test_a_program_accepts_what_the_service_signs_and_nothing_else(language: str
         assert (said, done.returncode) in (("genuine", 0), ("refused", 1)), done
         return said
 
-    now = int(time.time())
+    now = clock.UnixSeconds(int(time.time()))
     genuine = signature(now, SECRET)
     assert run_program(genuine) == "genuine"
     assert run_program(signature(now, OTHER, SECRET)) == "genuine"
     assert run_program(signature(now, SECRET, OTHER)) == "genuine"
     assert run_program(signature(now, OTHER)) == "refused"
-    assert run_program(signature(now - 400, SECRET)) == "refused"
+    assert run_program(signature(clock.UnixSeconds(now - 400), SECRET)) == "refused"
     assert run_program(genuine, BODY.encode() + b" ") == "refused"
     for malformed in ("", ",", "=", "t=", "t=x,v1=00", f"t={now}", f"t={now},v1=", f"t={now},v1=00,v1", "v1,t,é"):
         assert run_program(malformed) == "refused", malformed
 
 
-def signature(sent_at: int, *secrets: str) -> str:
+def signature(sent_at: clock.UnixSeconds, *secrets: str) -> str:
     """The value of Service-Signature as the service sends it."""
     return signing.headers(secrets, "evt_1", BODY.encode(), sent_at)["Service-Signature"]

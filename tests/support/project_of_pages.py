@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.conversations import commands as conversations
+from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import replays
@@ -18,7 +19,7 @@ def replaying(whole: Whole) -> None:
     """A replay to the endpoint is running."""
     scope = Scope(whole.story.project.id, False)
     with as_test():
-        change = replays.start(scope, whole.ids["webhook_endpoints"], 0, "staff@example.com")
+        change = replays.start(scope, whole.ids["webhook_endpoints"], clock.EPOCH, "staff@example.com")
         table.write(change.writes, "test")
 
 

@@ -47,11 +47,11 @@ def alternating(scope: Scope, filters: int) -> tuple[Iterator[table.Row], str]:
     """
     values = {"external_id": "4711", "phone": "+15005550006", "email": "a@example.com"}
     values = dict(list(values.items())[:filters])
-    match, created = customer(scope, **values), itertools.count(clock.now() + 1)
+    match, created = customer(scope, **values), itertools.count(1)
     partitions = [f"f{number}" for number in range(1, filters + 1)]
     others = (
         {name: match[name] for name in ("pk", *partitions) if name != lacking}
-        | {"sk": ids.new(customers.CUSTOMERS.prefix, next(created))}
+        | {"sk": ids.new(customers.CUSTOMERS.prefix, clock.now() + next(created))}
         for lacking in itertools.cycle(partitions)
     )
     return itertools.chain([match], others), urlencode(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from shared.core import clock
 from shared.webhooks.endpoints.resource import Snapshot
 
 
@@ -17,7 +18,7 @@ def snapshot(id: str = "whk_1", generation: int = 0, *, deleted: bool = False) -
         slow_attempts=0,
         timeouts=0,
         slow_until=None,
-        busy_until=0,
+        busy_until=clock.EPOCH,
         failing_since=None,
         noticed=False,
         version=1,

@@ -224,7 +224,7 @@ class DeliveryQueues:
         message["started"] = True
         after = partial(self._start_next, invocation, chain, position + 1)
         if position + 1 < len(chain):
-            sent = int(invocation.messages[chain[position + 1]]["Attributes"]["SentTimestamp"])
+            sent = clock.Instant(invocation.messages[chain[position + 1]]["Attributes"]["SentTimestamp"])
             self._at(self._time.now + batches.in_order_for(sent), after)
         self._at(self._cpu(invocation, CPU / 2) + CALLS, self._claimed, invocation, message, after)
 
@@ -266,7 +266,7 @@ class DeliveryQueues:
         self._wake_up(id, destination)
 
     def _put_off(self, row: _Row) -> None:
-        row.planned = queues.put_off_until(int(row.due_at * 1000)) / 1000
+        row.planned = queues.put_off_until(clock.Instant(row.due_at * 1000)) / 1000
         row.wake_up_at, row.wake_ups = row.planned - tasks.SWEEP_AHEAD_S, 0
 
     def _record(self, id: str, row: _Row, arrival: Arrival, seconds: float) -> None:

@@ -45,8 +45,8 @@ def moments(draw: st.DrawFn) -> tuple[ZoneInfo, datetime]:
     return ZoneInfo(zone), day + draw(st.integers(-2 * 24 * 4, 2 * 24 * 4)) * QUARTER
 
 
-def milliseconds(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
+def instant(at: datetime) -> clock.Instant:
+    return clock.Instant(round(at.timestamp() * 1000))
 
 
 def open_quarters(week: list[Hours], zone: ZoneInfo, first: datetime, days: int) -> list[bool]:
@@ -78,7 +78,7 @@ def test_an_appointment_is_within_the_hours_if_each_of_its_minutes_is(
     week: list[Hours], moment: tuple[ZoneInfo, datetime], late: int, minutes: int
 ) -> None:
     zone, at = moment
-    start = milliseconds(at + late * MINUTE)
+    start = instant(at + late * MINUTE)
     expected = all(open_quarters(week, zone, at, 1)[: -(-(late + minutes) // 15)])
     assert hours.contain(week, zone, start, start + minutes * clock.MINUTE) == expected
 
@@ -91,7 +91,7 @@ def test_the_next_open_instant_is_the_first_one(
     zone, at = moment
     start = at + late * MINUTE
     first = at + open_quarters(week, zone, at, 9).index(True) * QUARTER
-    assert hours.next_open(week, zone, milliseconds(start)) == milliseconds(max(start, first))
+    assert hours.next_open(week, zone, instant(start)) == instant(max(start, first))
 
 
 @settings(deadline=None, max_examples=50)
@@ -100,7 +100,7 @@ def test_the_next_possible_time_is_the_first_quarter_that_has_no_problem(
     week: list[Hours], moment: tuple[ZoneInfo, datetime], minutes: int, notice: int
 ) -> None:
     zone, at = moment
-    policy = TimePolicy(zone, milliseconds(at) + notice * clock.MINUTE, week)
+    policy = TimePolicy(zone, instant(at) + notice * clock.MINUTE, week)
     is_open = open_quarters(week, zone, at, 15)
     possible = (
         at + n * QUARTER
@@ -108,8 +108,8 @@ def test_the_next_possible_time_is_the_first_quarter_that_has_no_problem(
         if n * 15 >= notice and all(is_open[n : n + -(-minutes // 15)])
     )
     first = next(possible, None)
-    expected = None if first is None else milliseconds(first)
-    assert policy.next_possible(milliseconds(at), minutes * clock.MINUTE) == expected
+    expected = None if first is None else instant(first)
+    assert policy.next_possible(instant(at), minutes * clock.MINUTE) == expected
     if expected is not None:
         assert policy.problem(expected, minutes * clock.MINUTE) is None
 
@@ -125,9 +125,9 @@ def test_what_is_too_soon_or_outside_the_hours_is_said() -> None:
 
 
 @pytest.mark.parametrize("last", [clock.LAST, clock.LAST - clock.DAY, clock.LAST - 10 * clock.DAY])
-def test_the_end_of_the_calendar_is_no_error(last: int) -> None:
+def test_the_end_of_the_calendar_is_no_error(last: clock.Instant) -> None:
     week = [cast("Hours", {"days": list(DAYS), "from": "00:00", "to": "24:00"})]
-    policy = TimePolicy(ZoneInfo("Pacific/Auckland"), 0, week)
+    policy = TimePolicy(ZoneInfo("Pacific/Auckland"), clock.EPOCH, week)
     policy.problem(last, DURATION_MS)
     policy.next_possible(last, DURATION_MS)
 

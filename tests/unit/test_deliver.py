@@ -19,7 +19,7 @@ from shared.webhooks.queues import Arrival, Destination
 from tests.support.clocks import Clock
 from tests.support.snapshots import snapshot
 
-NOW = 1_800_000_000_000
+NOW = clock.Instant(1_800_000_000_000)
 LATE = 5_000
 HEALTHY = snapshot(generation=2)
 SLOW = replace(HEALTHY, slow_attempts=health.SLOW_ATTEMPTS, slow_until=NOW)

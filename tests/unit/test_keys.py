@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.core import clock
 from shared.store import keys
 from shared.store.keys import Scope
 
@@ -40,7 +41,7 @@ def test_equal_values_of_one_field_share_a_partition_and_others_do_not(scope: Sc
 
 
 @given(st.lists(st.integers(0, 253_402_300_799_999), min_size=2))
-def test_due_times_sort_as_instants(instants: list[int]) -> None:
+def test_due_times_sort_as_instants(instants: list[clock.Instant]) -> None:
     in_order = sorted(set(instants))
 
     assert all(keys.due(one) < keys.due(other) for one, other in pairwise(in_order))

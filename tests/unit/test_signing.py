@@ -17,6 +17,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from shared.aws import services
 from shared.aws.client import Call, Hook, hooked
+from shared.core import clock
 from shared.webhooks import signing
 from tests.support import moto_server
 
@@ -53,7 +54,7 @@ def verify_header(header: str, body: bytes, secret: str, now: int) -> bool:
 def test_the_signatures_are_those_that_openssl_computes() -> None:
     # printf '1790000000.%s' "$BODY" | openssl dgst -sha256 -hmac "$SECRET"
     # printf 'evt_01.1790000000.%s' "$BODY" | openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…1f -binary | base64
-    assert signing.headers([SECRET], "evt_01", BODY, 1_790_000_000) == {
+    assert signing.headers([SECRET], "evt_01", BODY, clock.UnixSeconds(1_790_000_000)) == {
         "Service-Signature": "t=1790000000,v1=1859fac689c101615a54ea6d4eb30ff8a08b4dd3e6a9287ad16ad30edba424e5",
         "webhook-id": "evt_01",
         "webhook-timestamp": "1790000000",
@@ -66,7 +67,7 @@ def test_the_signature_is_that_of_the_standard_s_own_example() -> None:
         ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
         b'{"test": 2432232314}',
-        1_614_265_330,
+        clock.UnixSeconds(1_614_265_330),
     )
 
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -74,7 +75,7 @@ def test_the_signature_is_that_of_the_standard_s_own_example() -> None:
 
 @given(st.binary(max_size=60), st.binary(min_size=32, max_size=32))
 def test_a_receiver_that_follows_the_specification_takes_our_signature_and_no_other(body: bytes, random: bytes) -> None:
-    secret, now = f"whsec_{base64.b64encode(random).decode()}", 1_790_000_000
+    secret, now = f"whsec_{base64.b64encode(random).decode()}", clock.UnixSeconds(1_790_000_000)
     header = signing.headers([secret], "evt_1", body, now)["Service-Signature"]
 
     assert verify_header(header, body, secret, now + TOLERANCE)
@@ -86,7 +87,7 @@ def test_a_receiver_that_follows_the_specification_takes_our_signature_and_no_ot
 
 @given(st.text(max_size=60))
 def test_the_standard_s_own_library_takes_our_signature_and_no_other(text: str) -> None:
-    secret, now = signing.new_secret(), int(time.time())
+    secret, now = signing.new_secret(), clock.UnixSeconds(int(time.time()))
     headers = dict(signing.headers([secret], "evt_1", text.encode(), now))
 
     Webhook(secret).verify(text, headers, json_parse=False)

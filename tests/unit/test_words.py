@@ -69,6 +69,7 @@ def test_an_instant_has_the_type_instant() -> None:
                 case (
                     ast.arg(arg=name, annotation=ast.expr() as type)
                     | ast.AnnAssign(target=ast.Name(id=name), annotation=type)
+                    | ast.FunctionDef(name=name, returns=ast.expr() as type)
                 ):
                     if _INSTANT.search(name) and re.search(r"\bint\b", ast.unparse(type)):
                         bare.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}: {ast.unparse(type)}")

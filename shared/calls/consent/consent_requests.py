@@ -94,7 +94,7 @@ def close(
     if summary is not None:
         changes["summary"] = summary
     writes: list[table.Write] = [consents.replace(consent, doc, {**tasks.NO_WORK, "task_token": None})]
-    to_dial: list[tuple[str, int]] = []
+    to_dial: list[tuple[str, clock.Instant]] = []
     settings = agent_settings.read(scope).settings
     for session_id in consent.doc["sessions"]:
         session = SESSIONS.find(scope, session_id)

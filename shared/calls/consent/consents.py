@@ -116,14 +116,14 @@ class Consent:
         return self.doc["status"] is None and self.behaviour == ConsentBehaviour.ON_FILE
 
     @property
-    def expires_at(self) -> int:
-        """When the pending request expires (milliseconds)."""
+    def expires_at(self) -> clock.Instant:
+        """When the pending request expires."""
         assert self.doc["expires_at"] is not None, "a pending request expires"
         return clock.parse(self.doc["expires_at"])
 
     @property
-    def answers_at(self) -> int | None:
-        """When a simulated customer answers the pending request (milliseconds); None for all other customers."""
+    def answers_at(self) -> clock.Instant | None:
+        """When a simulated customer answers the pending request; None for all other customers."""
         if self.behaviour in (None, ConsentBehaviour.SILENT):
             return None
         assert self.doc["requested_at"] is not None, "a pending request was made"
@@ -135,8 +135,8 @@ class Consent:
         return ConsentStatus.DECLINED if self.behaviour == ConsentBehaviour.DECLINES else ConsentStatus.GRANTED
 
     @property
-    def due_at(self) -> int:
-        """When the next step of a request that has been sent is due (milliseconds)."""
+    def due_at(self) -> clock.Instant:
+        """When the next step of a request that has been sent is due."""
         return self.expires_at if self.answers_at is None else min(self.expires_at, self.answers_at)
 
     @property
@@ -309,9 +309,7 @@ def unchanged(consent: Consent) -> table.Check:
 
 def wake_up(pk: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:
     """The wake-up for the next step of a consent, now or at about the instant `at`."""
-    return wake_ups.WakeUp(
-        pk, "consent", group=_group(scope_of(pk)), delay_s=0 if at is None else wake_ups.delay_until(at)
-    )
+    return wake_ups.WakeUp(pk, "consent", group=_group(scope_of(pk)), delay_s=0 if at is None else wake_ups.delay_s(at))
 
 
 def start_machine(consent: Consent) -> None:
@@ -333,7 +331,7 @@ def askers_pk(phone: str) -> str:
 def asker(consent: Consent, message_id: str) -> table.Put:
     """The write that records which project asked a phone, so that a reply finds it."""
     row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
-    expires_at = (clock.now() + ASKER_KEPT_MS) // clock.SECOND
+    expires_at = table.expiry(clock.now() + ASKER_KEPT_MS)
     return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, condition="")
 
 

@@ -154,7 +154,7 @@ def _link(scope: Scope, session: Session, contact_id: str) -> table.Put:
     """The write by which events of the contact find its session."""
     row: table.Row = {"pk": _pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
     owner = {"project_id": scope.project_id, "livemode": scope.livemode}
-    return table.Put(row | owner | {"expires_at": (clock.now() + CONTACT_KEPT_MS) // clock.SECOND}, condition="")
+    return table.Put(row | owner | {"expires_at": table.expiry(clock.now() + CONTACT_KEPT_MS)}, condition="")
 
 
 def _pk(contact_id: str) -> str:

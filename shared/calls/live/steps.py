@@ -150,7 +150,7 @@ def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> lis
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:
     """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
-    age, patience = _since_dialed(session), LOST_AFTER_MS
+    age, patience = _ms_since_dialed(session), LOST_AFTER_MS
     due = tasks.due_attributes(session["id"], now + POLL_MS)
     try:
         state = _describe(contact_id, age)
@@ -225,22 +225,22 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     return sessions.replace(scope, record, {}, tasks.due_attributes(session["id"], until) if waits else tasks.NO_WORK)
 
 
-def _next_status(status: FileStatus, until_ms: int, exists: Callable[[], bool]) -> FileStatus:
-    """The next status of a file that is expected until the instant `until_ms`."""
+def _next_status(status: FileStatus, until: clock.Instant, exists: Callable[[], bool]) -> FileStatus:
+    """The next status of a file that is expected until the instant `until`."""
     if status == FileStatus.NONE:
         return FileStatus.PROCESSING
     if status != FileStatus.PROCESSING:
         return status
     if exists():
         return FileStatus.AVAILABLE
-    return FileStatus.FAILED if clock.now() >= until_ms else FileStatus.PROCESSING
+    return FileStatus.FAILED if clock.now() >= until else FileStatus.PROCESSING
 
 
 def _transcript_exists(scope: Scope, session: Session) -> bool:
     return transcripts.find(scope, session["id"]) is not None
 
 
-def _since_dialed(session: Session) -> int:
+def _ms_since_dialed(session: Session) -> int:
     """Milliseconds since a call that is under way was dialed."""
     assert session["dialed_at"] is not None, "a call that is under way was dialed"
     return clock.now() - clock.parse(session["dialed_at"])

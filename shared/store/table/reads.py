@@ -57,12 +57,12 @@ def _get_item(pk: str, sk: str) -> dict[str, Any]:
 
 def expiry(at: clock.Instant) -> clock.UnixSeconds:
     """The attribute `expires_at` of a row that expires at this instant."""
-    return at // clock.SECOND
+    return clock.to_unix(at)
 
 
 def is_expired(row: Row) -> bool:
     """Whether the row has expired. DynamoDB deletes expired rows later."""
-    return "expires_at" in row and row["expires_at"] <= clock.now() // clock.SECOND
+    return "expires_at" in row and row["expires_at"] <= clock.to_unix(clock.now())
 
 
 def get_many(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Row]:

@@ -334,7 +334,7 @@ def wake_up_of(scope: Scope, delivery: Delivery) -> WakeUp:
 
 def planned_wake_up(row: DeliveryRow) -> WakeUp:
     """The wake-up of `sweep` for a delivery. If the delivery was put off, the wake-up has the delay until its time."""
-    return wake_up(row, wake_ups.delay_until(row.get("put_off_until", 0)))
+    return wake_up(row, wake_ups.delay_s(row.get("put_off_until", clock.EPOCH)))
 
 
 def find(scope: Scope, event_id: str, delivery_id: str) -> DeliveryRow:

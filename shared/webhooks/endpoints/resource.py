@@ -149,7 +149,7 @@ class WebhookEndpointRow(ResourceRow):
     """The secret before the last rotation, if it stayed valid then. `previous_secret_expires_at` ends it."""
     generation: int
     """The number of times that the endpoint was disabled or deleted."""
-    closed: NotRequired[dict[str, int]]
+    closed: NotRequired[dict[str, clock.Instant]]
     """The end of each earlier generation, by its number."""
     slow_attempts: NotRequired[int]
     """Slow attempts in a row, counted up to the number that makes the endpoint slow."""
@@ -181,7 +181,7 @@ class Snapshot:
 
     doc: WebhookEndpoint
     generation: int
-    closed: Mapping[str, int]
+    closed: Mapping[str, clock.Instant]
     deleted: bool
     slow_attempts: int
     timeouts: int

@@ -46,7 +46,7 @@ AT_ONCE, A_SECOND, LASTS = 10, 2, 10 * clock.SECOND
 class Exchange(Line):
     """A carrier with Amazon Connect's default quotas. Nobody answers, and every phone rings as long."""
 
-    began: dict[str, int] = field(default_factory=dict)
+    began: dict[str, clock.Instant] = field(default_factory=dict)
     refused: int = 0
 
     def start(self, to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:

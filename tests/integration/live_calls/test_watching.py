@@ -46,7 +46,7 @@ def test_a_call_that_no_event_comes_of_is_watched(stage: Stage, stopped_clock: C
     assert call.doc["answered_at"] is None
     line.state = ContactState(clock.now(), None, None)
     forward_and_work(stage, stopped_clock, call, POLL_MS)
-    assert call.doc["answered_at"] == clock.iso(line.state.answered_at or 0)
+    assert call.doc["answered_at"] == clock.iso(line.state.answered_at or clock.EPOCH)
     line.state = ContactState(line.state.answered_at, clock.now(), HUNG_UP)
     forward_and_work(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("completed", "customer_hangup")

@@ -163,7 +163,7 @@ def test_every_request_that_is_sent_has_the_signature_that_botocore_computes(
                     token,
                     region="eu-central-1",
                     service=service.endpoint,
-                    at=clock.iso(now * clock.SECOND)[:19].replace("-", "").replace(":", "") + "Z",
+                    at=clock.iso(clock.of_unix(clock.UnixSeconds(now)))[:19].replace("-", "").replace(":", "") + "Z",
                 )
                 assert sent.headers["authorization"] == expected
 

@@ -39,7 +39,7 @@ def disconnected_event(**changes: Any) -> dict[str, Any]:
     return event | changes
 
 
-def instant(text: str) -> int:
+def instant(text: str) -> clock.Instant:
     return clock.parse(text)
 
 

@@ -22,7 +22,7 @@ from shared.telephony.whatsapp import META_API_VERSION, CannotAsk, PermissionRep
 PHONE, DIGITS = "+15005550006", "15005550006"
 PHONE_NUMBER_ID = "phone-number-id-976c72a700aac43eaf573ae050example"
 BUSINESS = "“Blue” Clinic"
-AT, UNTIL = 1_790_000_000, 1_790_604_000
+AT, UNTIL = clock.UnixSeconds(1_790_000_000), clock.UnixSeconds(1_790_604_000)
 REQUEST, ANSWER = "wamid.HBgLMTUwMDU1NTAwMDYVAgARGBI5", "wamid.HBgLMTUwMDU1NTAwMDYVAgASGBQz"
 
 
@@ -345,7 +345,7 @@ def replies_to(*messages: Any) -> list[PermissionReply]:
 
 
 GRANTED = message(permission(is_permanent=False, expiration_timestamp=str(UNTIL)))
-REPLY = PermissionReply(PHONE, True, AT * 1000, UNTIL * 1000, ANSWER, REQUEST)
+REPLY = PermissionReply(PHONE, True, clock.of_unix(AT), clock.of_unix(UNTIL), ANSWER, REQUEST)
 
 
 def test_a_permission_with_an_end_is_read() -> None:
@@ -363,10 +363,10 @@ def button_reply(payload: Any) -> dict[str, Any]:
 
 def test_a_tap_on_a_button_decides_about_calls_by_phone() -> None:
     assert replies_to(button_reply("phone_call_accepted")) == [
-        PermissionReply(PHONE, True, AT * 1000, None, ANSWER, REQUEST)
+        PermissionReply(PHONE, True, clock.of_unix(AT), None, ANSWER, REQUEST)
     ]
     assert replies_to(button_reply("phone_call_refused")) == [
-        PermissionReply(PHONE, False, AT * 1000, None, ANSWER, REQUEST)
+        PermissionReply(PHONE, False, clock.of_unix(AT), None, ANSWER, REQUEST)
     ]
 
 
@@ -385,7 +385,7 @@ def test_a_permanent_permission_has_no_end() -> None:
 @pytest.mark.parametrize("more", [{}, {"is_permanent": False}, {"expiration_timestamp": str(UNTIL)}])
 def test_a_refusal_is_read_and_has_no_end(more: dict[str, Any]) -> None:
     [reply] = replies_to(message(permission("reject", **more)))
-    assert reply == PermissionReply(PHONE, False, AT * 1000, None, ANSWER, REQUEST)
+    assert reply == PermissionReply(PHONE, False, clock.of_unix(AT), None, ANSWER, REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -403,13 +403,13 @@ def test_a_refusal_is_read_and_has_no_end(more: dict[str, Any]) -> None:
         {"expiration_timestamp": 1.5},
         {"expiration_timestamp": "soon"},
         {"expiration_timestamp": ""},
-        {"expiration_timestamp": UNTIL * 1000},
+        {"expiration_timestamp": clock.of_unix(UNTIL)},
         {"expiration_timestamp": [UNTIL]},
     ],
 )
 def test_a_permission_that_names_no_end_and_is_not_plainly_permanent_lasts_seven_days(more: dict[str, Any]) -> None:
     [reply] = replies_to(message(permission(**more)))
-    assert reply.until == AT * 1000 + 7 * 24 * 3600 * 1000
+    assert reply.until == clock.of_unix(AT) + 7 * 24 * 3600 * 1000
 
 
 def test_seven_days_do_not_leave_the_calendar() -> None:
@@ -502,7 +502,7 @@ MALFORMED: list[Any] = [
     GRANTED | {"timestamp": float("nan")},
     GRANTED | {"timestamp": True},
     GRANTED | {"timestamp": 10**400},
-    GRANTED | {"timestamp": str(AT * 1000)},
+    GRANTED | {"timestamp": str(clock.of_unix(AT))},
     GRANTED | {"interactive": None},
     GRANTED | {"interactive": "call_permission_reply"},
     GRANTED | {"interactive": []},
