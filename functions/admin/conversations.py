@@ -81,7 +81,9 @@ def _waiting(visit: InProject) -> tuple[list[ConversationRecord], str | None]:
 
 def _digest(records: list[ConversationRecord]) -> str:
     """A digest of what the queue shows. It changes each minute, as the waiting times do."""
-    shown = [(one.doc["id"], one.doc["handoff"], commands.taken_by(one)) for one in records]
+    shown = [
+        (one.doc["id"], one.doc["handoff"], commands.taken_by(one), one.row.get("latest_message")) for one in records
+    ]
     return hashlib.sha256(repr((clock.now() // clock.MINUTE, shown)).encode()).hexdigest()[:16]
 
 
@@ -90,6 +92,7 @@ def _queue(visit: InProject, records: list[ConversationRecord], cursor: str | No
         "waiting": [(one.doc, commands.taken_by(one)) for one in records],
         "starting_after": visit.query.get("starting_after", ""),
         "cursor": cursor,
+        "latest": conversations.latest_messages(visit.scope, records),
         "named": names.of(visit, (one.doc["customer_id"] for one in records)),
         "seen": _digest(records),
         "look_again": LOOK_AGAIN,

@@ -191,10 +191,15 @@ def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessa
         "customer_id": conversation["customer_id"],
     }
     index, active = CONVERSATIONS.with_value(scope, "status", ConversationStatus.ACTIVE)
-    is_active = table.Check(
-        scope.pk(CONVERSATIONS.kind), id, condition=f"{index} = :active", values={":active": active}
+    # The version stays: what has read the conversation before may still replace it.
+    latest = table.Update(
+        scope.pk(CONVERSATIONS.kind),
+        id,
+        set={"latest_message": message["id"]},
+        condition=f"{index} = :active",
+        values={":active": active},
     )
-    return Change({**message, "reply": None, "conversation": conversation}, [table.Put(row), is_active])
+    return Change({**message, "reply": None, "conversation": conversation}, [table.Put(row), latest])
 
 
 @dataclass(frozen=True)
@@ -227,7 +232,7 @@ def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callab
     customer_id, writes = participants.resolve(scope, body.customer)
     conversation = _new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = _new_message(scope, conversation, body)
-    row, *thread = _insert(scope, _after(conversation, message), {"turn": message["sk"]})
+    row, *thread = _insert(scope, _after(conversation, message), _internal(message))
     return _with_turn(scope, message, CONVERSATIONS.after_write(None, row), [*writes, row, *thread], seconds_left)
 
 
@@ -237,7 +242,7 @@ def _add_message(
     if "turn" in record.row:
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
-    update = CONVERSATIONS.replace(scope, record, _after(record.doc, message), {"turn": message["sk"]})
+    update = CONVERSATIONS.replace(scope, record, _after(record.doc, message), _internal(message))
     return _with_turn(scope, message, CONVERSATIONS.after_write(record, update), [update], seconds_left)
 
 
@@ -257,6 +262,11 @@ def _with_turn(
 
 def _after(conversation: Conversation, message: MessageRow) -> Conversation:
     return apply_changes(conversation, {"last_message_at": clock.iso(message["asked_at"])})
+
+
+def _internal(message: MessageRow) -> dict[str, table.Value]:
+    """The attributes of the conversation while the reply to this message is pending."""
+    return {"turn": message["sk"], "latest_message": message["sk"]}
 
 
 def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCreate) -> MessageRow:

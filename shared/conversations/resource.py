@@ -232,6 +232,8 @@ class ConversationRow(ResourceRow):
     """The person of the business who took the handoff of the time `taken_at`, so that others need not."""
     taken_at: NotRequired[str]
     """The time `at` of the handoff that was taken: another one is taken by nobody yet."""
+    latest_message: NotRequired[str]
+    """The id of the latest message of the customer or a person of the business. Earlier releases stored none."""
 
 
 class MessageRow(tasks.TaskRow):
@@ -342,6 +344,13 @@ def conversation_of(scope: Scope, message_id: str) -> str | None:
         for row in found.values():
             return str(row["conversation_id"])
     return None
+
+
+def latest_messages(scope: Scope, records: Sequence[ConversationRecord]) -> dict[str, Message]:
+    """The latest message of each conversation, by its id, that the customer or a person of the business wrote."""
+    keys = {one.row.get("latest_message", ""): messages_pk(scope, one.doc["id"]) for one in records}
+    rows = table.get_many([(pk, id) for id, pk in keys.items() if id])
+    return {str(row["conversation_id"]): json.loads(row["doc"]) for row in rows.values()}
 
 
 def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:

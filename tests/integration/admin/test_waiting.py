@@ -10,7 +10,7 @@ from shared.core import clock
 from tests.support.admin_client import Browser, Whole, database_calls, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.project_of_pages import hand_off
-from tests.support.resources import create_resource, list_resources
+from tests.support.resources import create_resource, get_resource, list_resources
 from tests.support.stage import Stage
 
 
@@ -42,6 +42,35 @@ def test_the_queue_has_who_waits_longest_first_and_counts_in_its_title(
     assert text.index("Grace") < text.index("Ada")
     assert "5 min ago" in text
     assert "The customer asked for a person" in text
+
+
+def test_the_queue_has_the_latest_message_and_says_what_was_answered(
+    stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
+) -> None:
+    queue, page = f"{whole.story.path}/waiting", f"{whole.story.path}/conversations/{whole.ids['conversations']}"
+    messages = f"/v1/conversations/{whole.ids['conversations']}/messages"
+    hand_off(stage, whole)
+    create_resource(stage, messages, content=f"I need <b>help</b>. {'Long. ' * 100}")
+    shown = member.get(queue)
+    assert "I need <b>help</b>. Long." in shown.page.text
+    assert "Long. " * 30 not in shown.page.text
+    assert "Answered" not in shown.page.text
+    [again] = [attributes["hx-get"] for _, attributes in shown.page.tags if attributes.get("id") == "waiting"]
+    assert again is not None
+    assert member.submit(page, f"{page}/reply", content="We call you at noon.").status == 303
+    new = member.get(again.removeprefix("/dev"), HX_Request="true")
+    assert "Answered, not given back Your team: We call you at noon." in new.page.text
+    text = member.get(page).page.text
+    assert "with Ada Answered, not given back" in text
+    assert "Your team has replied. The conversation was handed to a person" in text
+    assert "waits for a person" not in text
+    assert get_resource(stage, f"/v1/conversations/{whole.ids['conversations']}")["waiting"] is True
+    # A person of the business may also write with the API.
+    create_resource(stage, messages, role="user", content="And the costs?")
+    assert "And the costs?" in member.get(queue).page.text
+    assert "with Ada Waits for a person" in member.get(page).page.text
+    create_resource(stage, messages, role="staff", content="It is free.")
+    assert "Answered, not given back Your team: It is free." in member.get(queue).page.text
 
 
 def test_a_queue_of_several_pages_begins_with_who_waits_longest(
