@@ -381,6 +381,31 @@ def test_the_pages_work_without_scripts(site: Site, chromium: Browser) -> None:
     context.close()
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_phone_has_the_menu_in_one_line_with_the_tab_of_the_page(
+    site: Site, chromium: Browser, owner: Page, scripts: bool
+) -> None:
+    context = chromium.new_context(
+        java_script_enabled=scripts, storage_state=owner.context.storage_state(), **VIEWS["phone"]
+    )
+    page = context.new_page()
+    height = VIEWS["phone"]["viewport"]["height"]
+    for path in ("", "customers", "conversations", "failed_deliveries", "audit_trail"):
+        page.goto(site.path(path).rstrip("/"))
+        tabs = page.get_by_role("navigation", name="Pages")
+        box = page.locator(".bar > .container").bounding_box()
+        assert box
+        assert box["height"] < height / 3
+        # Whole, however many tabs are before it.
+        expect(tabs.locator("a[aria-current]")).to_be_in_viewport(ratio=0.95)
+        last = tabs.get_by_role("link", name="Settings")
+        last.scroll_into_view_if_needed()
+        expect(last).to_be_in_viewport(ratio=0.95)
+    page.get_by_role("link", name="Waiting").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Conversations that wait")
+    context.close()
+
+
 def test_the_pages_work_by_keyboard(site: Site, owner: Page) -> None:
     owner.goto(site.path("api_keys"))
     owner.keyboard.press("Tab")
@@ -542,8 +567,12 @@ def test_the_day_of_a_desk_is_seen_left_and_printed(site: Site, owner: Page, scr
     owner.screenshot(path=screenshots / "desk_day-phone.png", full_page=True)
     owner.emulate_media(media="print")
     expect(owner.get_by_text("Times are in UTC.")).to_be_visible()
+    expect(owner.get_by_text(re.compile(r"^Demo, printed \w{3} \d+ \w{3} \d{4}, \d\d:\d\d$"))).to_be_visible()
     expect(owner.get_by_role("link", name="Next day")).not_to_be_visible()
     owner.emulate_media(media="screen")
+    owner.evaluate("window.print = () => { document.title = 'printed'; }")
+    owner.get_by_role("button", name="Print").click()
+    expect(owner).to_have_title("printed")
     owner.get_by_role("link", name="Today", exact=True).first.click()
     expect(owner.get_by_role("heading", level=1)).to_contain_text("Today")
 

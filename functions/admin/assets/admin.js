@@ -1,4 +1,4 @@
-// Copy buttons. The pages work without this file.
+// Buttons that copy and print. The pages work without this file.
 "use strict";
 
 function offerCopies() {
@@ -14,4 +14,12 @@ function offerCopies() {
   }
 }
 
+function offerPrint() {
+  for (const button of document.querySelectorAll("button[data-print]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => window.print());
+  }
+}
+
 offerCopies();
+offerPrint();

@@ -144,3 +144,15 @@ def test_a_call_for_later_obeys_what_holds_at_its_time(stage: Stage, desk: Desk,
     assert simulated_calls.session_of(stage, id)["dialed_at"] is None
     assert "The customer is not to be called" in desk.text(placed)
     assert desk.place("").status == 409
+
+
+def test_a_simulated_call_has_no_duration_that_its_transcript_contradicts(
+    stage: Stage, desk: Desk, stopped_clock: Clock
+) -> None:
+    placed = desk.place("").location.partition("?")[0]
+    simulated_calls.dial(stage, stopped_clock, desk.scope, placed.rpartition("/")[2])
+    session = simulated_calls.session_of(stage, placed.rpartition("/")[2])
+    assert session["duration_seconds"] is not None
+    text = desk.text(placed)
+    assert "Customer, 0:" in text
+    assert "lasted" not in text

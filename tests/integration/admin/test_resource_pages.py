@@ -124,6 +124,20 @@ def test_an_appointment_is_made_moved_confirmed_and_cancelled(stage: Stage, whol
     assert "moved away" not in repr(trail(story.project.id))
 
 
+def test_the_list_of_appointments_states_its_order(stage: Stage, whole: Whole) -> None:
+    browser = signed_in(stage, "order@example.com", {whole.story.project.id: members.VIEWER})
+    for title, day in (("Created first", "02"), ("Created last", "01")):
+        fields = {"customer_id": whole.ids["customers"], "title": title, "appointment_at": f"2031-02-{day}T09:00:00Z"}
+        create_resource(stage, "/v1/appointments", **fields)
+    for query, says, first, last in (
+        ("", "the last created first", "Created last", "Created first"),
+        ("?since=2031-02-01&until=2031-02-02", "latest time first", "Created first", "Created last"),
+    ):
+        text = browser.get(f"{whole.story.path}/appointments{query}").page.text
+        assert f"Appointments, {says}" in text
+        assert text.index(first) < text.index(last)
+
+
 @pytest.mark.parametrize(
     ("field", "text"),
     [("at", "soon"), ("at", ""), ("timezone", "Mars/Base"), ("duration_minutes", "half"), ("duration_minutes", "0")],
