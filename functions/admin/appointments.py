@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from datetime import date, tzinfo
+from datetime import date, datetime, tzinfo
 from typing import Any
 
 from starlette.responses import Response
@@ -99,7 +99,24 @@ def choose_customer(visit: InProject) -> Response:
     found, has_more = customers(visit, text, SHOWN) if text else ([], False)
     if len(found) == 1 and not has_more:
         return visit.redirect(visit.to("customers", found[0]["id"], "new_appointment", at=at))
-    return visit.render("appointment_new.html", 200, section=SECTION, found=found, has_more=has_more, text=text, at=at)
+    return visit.render(
+        "appointment_new.html",
+        section=SECTION,
+        found=found,
+        has_more=has_more,
+        text=text,
+        at=at,
+        shown_at=_typed_time(at),
+    )
+
+
+def _typed_time(at: str) -> str | None:
+    """A local time of a link, as pages show times."""
+    try:
+        found = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return f"{times.day(found)}, {found:%H:%M}"
 
 
 def ask_to_create(visit: InProject) -> Response:
