@@ -90,7 +90,7 @@ def _command_line() -> bytes:
 
 
 _docs = Docs()
-_PATHS = ("/docs", "/docs/{path:path}", "/llms.txt", "/llms-full.txt", "/robots.txt", "/sitemap.xml")
+_PATHS = ("/docs", "/docs.md", "/docs/{path:path}", "/llms.txt", "/llms-full.txt", "/robots.txt", "/sitemap.xml")
 app = service(
     Route(f"/docs/{CLI_ARCHIVE}", CommandLine()),
     *(Route(path, _docs) for path in _PATHS),

@@ -418,6 +418,7 @@ class ServiceStack(Stack):
             terms_url=self.stage.terms_url,
             requests_per_second=self.stage.requests_per_second,
             messages_per_second=self.stage.messages_per_second,
+            firewall=self.stage.wall.model_dump() if self.stage.wall else {},
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:

@@ -141,6 +141,7 @@ class Deployment:
     - `notices_topic`: the ARN of the topic for notices. `base_url`: the API's. `support_contact`: where clients
       reach the operator, an e-mail address or a URL. `terms_url`: the terms of service.
     - `requests_per_second`, `messages_per_second`: API Gateway's limits for all projects together.
+    - `firewall`: the settings of the firewall, empty if there is none.
     """
 
     table: str
@@ -163,6 +164,7 @@ class Deployment:
     terms_url: str | None = None
     requests_per_second: int | None = None
     messages_per_second: int | None = None
+    firewall: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ class Function:
             found["RECORDINGS_BUCKET"] = deployment.recordings
         if self.stream:
             found |= {"FAILED_BATCHES_BUCKET": deployment.failed_batches, "ERASURES_BUCKET": deployment.erasures}
-        if self.posts:
+        if self.posts or self.documents:
             found["TURNS_PER_PROJECT"] = str(deployment.turns_per_project)
         optional = {
             "MODEL_ID": self.model and deployment.model,
@@ -279,6 +281,8 @@ class Function:
             "NOTICES_TOPIC_ARN": self.notices and deployment.notices_topic,
         }
         found |= {name: str(value) for name, value in optional.items() if value}
+        if self.documents:
+            found |= {f"FIREWALL_{name.upper()}": str(value) for name, value in deployment.firewall.items()}
         if self.carrier:
             found |= {f"CONNECT_{name.upper()}": value for name, value in deployment.carrier.items()}
         if self.carrier and "dial" in deployment.messenger:

@@ -8,6 +8,7 @@ webhooks      the events as webhooks
 links         which operations take the ids of a response
 examples      example values by field, and example bodies
 text          descriptions from docstrings
+values        descriptions of enumerations without docstrings
 
 The document is generated when the bundle is built, and is a file of the function `fallback`. Nothing here runs when a
 request is served. The types and routes say everything that they can; what is about HTTP as a whole, such as the headers

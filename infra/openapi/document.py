@@ -16,7 +16,7 @@ from functions import (
     sessions,
     webhook_endpoints,
 )
-from infra.openapi import errors, examples, headers, links, operations, webhooks
+from infra.openapi import errors, examples, headers, links, operations, values, webhooks
 from infra.openapi.schemas import Schemas
 from shared.api import idempotency
 from shared.api.routes import Route
@@ -70,6 +70,7 @@ def document() -> dict[str, Any]:
         if method != "HEAD"
     ]
     links.add(described, schemas.named)
+    values.describe(schemas.named)
     paths: dict[str, Any] = {}
     for each in described:
         for status in each.operation.status:

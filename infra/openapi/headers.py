@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.openapi.schemas import opened, ref
+from infra.openapi.schemas import ref
 from shared.core import limits
 
 _RATE = f'"second";q={limits.REQUESTS_PER_SECOND};w=1, "minute";q={limits.REQUESTS_PER_MINUTE};w=60'
@@ -29,12 +29,13 @@ HEADERS: dict[str, Any] = {
     "RateLimit-Policy": {
         "description": "The rate limits of an API key: quota (`q`) and seconds (`w`) of each window.",
         "required": True,
-        "schema": opened({"type": "string", "const": _RATE}),
+        "schema": {"type": "string"},
+        "example": _RATE,
     },
     "RateLimit": {
         "description": "The window with the least left: remaining requests (`r`) and seconds until it resets (`t`).",
         "required": True,
-        "schema": {"type": "string", "pattern": '^"(second|minute)";r=[0-9]+;t=[0-9]+$'},
+        "schema": {"type": "string"},
         "example": '"second";r=99;t=1',
     },
     "Location": {
@@ -61,8 +62,9 @@ HEADERS: dict[str, Any] = {
         "example": 1,
     },
     "Service-Rate-Limited-Reason": {
-        "description": "The limit that is reached: a window of the API key, or the project's live messages under way.",
-        "schema": opened({"type": "string", "enum": ["second", "minute", "messages"]}),
+        "description": "The limit that is reached. Later revisions may add others.\n\n"
+        "- `second`, `minute`: The window of the API key.\n- `messages`: The project's live messages under way.",
+        "schema": {"type": "string"},
     },
     "WWW-Authenticate": {
         "description": "`Bearer`. API Gateway renames it to `x-amzn-Remapped-WWW-Authenticate`.",

@@ -91,7 +91,7 @@ class Schemas:
             (inner,) = (argument for argument in arguments if argument is not type(None))
             return nullable(self.of(inner))
         if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-            described = text.of_values(annotation)
+            described = text.listing(text.of(annotation), text.meanings(annotation))
             return {"type": "string", "enum": [*annotation], "description": described, schema.NAME: annotation.__name__}
         if origin is Literal:
             values = {"const": arguments[0]} if len(arguments) == 1 else {"enum": [*arguments]}

@@ -43,18 +43,22 @@ def of_fields(cls: type) -> dict[str, str]:
     return found | _own_fields(node)
 
 
-def of_values(cls: type[StrEnum]) -> str:
-    """The docstring of an enumeration, with those of its values as a list."""
+def meanings(cls: type[StrEnum]) -> dict[str, str]:
+    """The docstrings of the values of an enumeration, by value."""
     body = _classes(sys.modules[cls.__module__])[cls.__name__].body
-    lines = [
-        f"- `{cls[member.targets[0].id]}`: {plain(str(doc.value.value))}"
+    return {
+        str(cls[member.targets[0].id]): plain(str(doc.value.value))
         for member, doc in itertools.pairwise(body)
         if isinstance(member, ast.Assign)
         and isinstance(member.targets[0], ast.Name)
         and isinstance(doc, ast.Expr)
         and isinstance(doc.value, ast.Constant)
-    ]
-    return "\n".join([of(cls), "", *lines])
+    }
+
+
+def listing(summary: str, meanings: Mapping[str, str]) -> str:
+    """A description of an enumeration: a summary, and a list of its values."""
+    return "\n".join([summary, "", *(f"- `{value}`: {meaning}" for value, meaning in meanings.items())])
 
 
 def plain(docstring: str) -> str:

@@ -27,6 +27,13 @@ def stage_rates() -> tuple[int, int] | None:
     return int(os.environ["REQUESTS_PER_SECOND"]), int(os.environ["MESSAGES_PER_SECOND"])
 
 
+def firewall_rates() -> tuple[int, int] | None:
+    """The requests, and the messages, that the firewall takes from an IP address in a minute. None without one."""
+    if "FIREWALL_REQUESTS_PER_MINUTE" not in os.environ:
+        return None
+    return int(os.environ["FIREWALL_REQUESTS_PER_MINUTE"]), int(os.environ["FIREWALL_MESSAGES_PER_MINUTE"])
+
+
 def of_operator() -> dict[str, object]:
     """What the operator of the stage adds to the `info` of the API description: contact and terms."""
     contact, terms = support_contact(), os.environ.get("TERMS_URL")

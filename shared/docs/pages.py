@@ -37,7 +37,8 @@ def respond(request: Request, context: RequestContext, description: Callable[[],
     if path in _FILES:
         context.route = path
         return documents.respond(request, _FILES[path](context.base_url, description), _media_type(path))
-    name = path.removeprefix("/docs").removeprefix("/")
+    page = path.removesuffix(".md")
+    name = page.removeprefix("/docs").removeprefix("/")
     if name.startswith("assets/"):
         context.route = "/docs/assets/{hash}/{name}"
         asset = assets().response(path, request.headers)
@@ -45,20 +46,19 @@ def respond(request: Request, context: RequestContext, description: Callable[[],
             raise no_route(path)
         return asset
     context.route = "/docs/{page}"
-    if name == "search":
+    if path == "/docs/search":
         query = request.query_params.get("q", "")[: search.MOST_CHARACTERS]
         html = _render("search.html", context, query=query, results=search.find(query, description))
         return HTMLResponse(html, headers=SECURITY)
     accepted = request.headers.get("accept", "")
-    shown = name.removesuffix(".md")
-    if shown not in (*PAGES, "api") and path != "/docs":
+    if name not in (*PAGES, "api") and page != "/docs":
         if "text/html" not in accepted:
             raise no_route(path)
         context.error_code = "route_not_found"
         return HTMLResponse(_render("missing.html", context), 404, SECURITY | {"Service-Should-Retry": "false"})
-    if shown != name or _prefers_markdown(accepted):
-        return documents.respond(request, _markdown(shown, context.base_url, description), _media_type(".md"))
-    return documents.respond(request, _html(shown, context, description), "text/html", SECURITY)
+    if page != path or _prefers_markdown(accepted):
+        return documents.respond(request, _markdown(name, context.base_url, description), _media_type(".md"))
+    return documents.respond(request, _html(name, context, description), "text/html", SECURITY)
 
 
 @functools.cache

@@ -61,7 +61,7 @@ def reference(base_url: str, description: str) -> str:
 
 
 def contents(base_url: str) -> str:
-    """`/llms.txt`: every page, with its address as Markdown."""
+    """`/llms.txt` and `/docs.md`: every page, with its address as Markdown."""
     parts = [f"# {TITLE}", f"> {SUMMARY}", f"The base address of the API is {base_url}/v1."]
     for part, pages in MENU.items():
         lines = (f"- [{one.title}]({base_url}{one.path}.md): {one.about}" for one in pages)
@@ -103,7 +103,7 @@ def _link(match: re.Match[str]) -> str:
         return f"]({markdown.BASE_URL}/{match[3]})"
     if name == "api" and anchor:
         return f"]({markdown.BASE_URL}/docs/api{anchor})"
-    return f"]({markdown.BASE_URL}/docs/{name}.md{anchor})" if name else f"]({markdown.BASE_URL}/llms.txt)"
+    return f"]({markdown.BASE_URL}/docs{f'/{name}' if name else ''}.md{anchor})"
 
 
 def _fence(match: re.Match[str]) -> str:

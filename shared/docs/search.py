@@ -8,6 +8,7 @@ and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), t
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections import Counter
@@ -28,9 +29,7 @@ _SUFFIXES = (
     *("ies", "ied", "ed", "es", "s", "e", "y"),
 )
 _SHORTEST = 3
-"""The letters that a suffix leaves, and those from which a word may stand for longer ones."""
-_FOR_TYPING_ERRORS, _FOR_ANOTHER_FIRST_LETTER = 4, 5
-"""The letters from which a word may have a typing error, and from which its first letter may be the error."""
+"""The letters that a suffix leaves, and those from which a word may stand for longer ones, or have a typing error."""
 _SYNONYM, _GUESS = 0.5, 0.6
 """What another word counts, compared to the one that was asked for: a synonym, or what a word on no page stands for."""
 _HEADING, _PAGE_TITLE = 5.0, 2.0
@@ -40,6 +39,8 @@ _LISTED, _OPERATION = 0.8, 0.6
 _LISTS = frozenset({"errors", "events"})
 _SATURATION, _LENGTH = 1.2, 0.75
 """The parameters k1 and b of BM25, with their usual values."""
+_COMPOUND = "timezone"
+"""What the two words "time zone" are for the search: each of them alone is about something else."""
 _UNIMPORTANT = frozenset(
     re.findall(r"\w+", "a an and are can do does for how i if in is it my of on or the to what when which with")
 )
@@ -63,6 +64,8 @@ _SYNONYMS: Mapping[str, str] = {
     "escalate": "handoff",
     "forget": "erase erasure",
     "gdpr": "erase erasure retention",
+    "go": "going",
+    "golang": "go",
     "hmac": "signature",
     "hook": "webhook",
     "human": "person handoff",
@@ -168,7 +171,7 @@ class _Index:
 
     def _similar(self, word: str) -> Iterator[str]:
         """The stems of words that differ from a word by one typing error, and those that such words stand for."""
-        if len(word) >= _FOR_TYPING_ERRORS and not word.isdigit():
+        if len(word) >= _SHORTEST and not word.isdigit():
             for one in self.words | _SYNONYMS.keys():
                 if _differ_by_one_error(word, one):
                     yield from (stem(one), *_synonyms().get(stem(one), ()))
@@ -227,7 +230,7 @@ def _stems(text: str) -> Iterator[str]:
 
 def _words(text: str) -> Iterator[str]:
     """The words of a text, and the parts of those with `_` or a period."""
-    for word in _WORD.findall(text.replace("time zone", "timezone")):
+    for word in _WORD.findall(text.replace("time zone", _COMPOUND)):
         parts = _PART.findall(word)
         if len(parts) > 1:
             yield word.strip(".")
@@ -236,13 +239,17 @@ def _words(text: str) -> Iterator[str]:
 
 def _asked(query: str) -> Collection[str]:
     """The words of a query, without those that say nothing, if there are others."""
-    words = [word.strip(".") for word in _WORD.findall(query.replace("time zone", "timezone")) if _PART.search(word)]
+    words = [word.strip(".") for word in _WORD.findall(query) if _PART.search(word)]
+    for n, pair in enumerate(itertools.pairwise(words)):
+        if _differ_by_one_error("".join(pair), _COMPOUND):
+            words[n : n + 2] = [_COMPOUND]
+            break
     return dict.fromkeys([word for word in words if word not in _UNIMPORTANT] or words)
 
 
 def _differ_by_one_error(one: str, other: str) -> bool:
-    """Whether a letter more, less or other, or two in another order, makes one word of the other."""
-    if abs(len(one) - len(other)) > 1 or (one[0] != other[0] and len(one) < _FOR_ANOTHER_FIRST_LETTER):
+    """Whether a letter more, less or other, or two in another order, makes one word of the other, or they are equal."""
+    if abs(len(one) - len(other)) > 1:
         return False
     start = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     a, b = one[start:], other[start:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -160,11 +161,7 @@ def request_limits() -> str:
         ("Requests of an API key", f"{LIMITS['requests_per_second']} in a second", _code(Code.RATE_LIMIT_EXCEEDED)),
         ("", f"{LIMITS['requests_per_minute']} in a minute", _code(Code.RATE_LIMIT_EXCEEDED)),
         *_stage_rows(),
-        (
-            "Requests of an IP address",
-            "Set by the operator: see [Rate limits](/docs/rate-limits#stay-below-the-limit)",
-            _code(Code.PERMISSION_DENIED),
-        ),
+        *_firewall_rows(),
         ("Items of a page", LIMITS["page_items"], "The page has that many"),
         (
             "The search of a filter that finds nothing",
@@ -196,6 +193,23 @@ def stage_limits() -> str:
         f"For all projects together, they are {requests:,} requests per second to one operation, and {messages:,} "
         "per second to each of the two routes that receive messages."
     )
+
+
+def firewall_limits() -> str:
+    """The firewall's limits of an IP address, in a sentence or two."""
+    rates = api_description.firewall_rates()
+    if rates is None:
+        return "Here, no firewall limits the requests of an IP address. On another stage, there may be one."
+    requests, messages = rates
+    return (
+        f"The firewall limits each IP address, too: to {requests:,} requests per minute, and to {messages:,} messages "
+        f"per minute. Beyond that, the response is {_code(Code.PERMISSION_DENIED)}, for about half a minute."
+    )
+
+
+def live_messages() -> int:
+    """The live messages that a project may have under way at once."""
+    return int(os.environ.get("TURNS_PER_PROJECT", limits.TURNS_PER_PROJECT))
 
 
 def field_limits() -> str:
@@ -247,7 +261,7 @@ def work_limits() -> str:
         ("Messages that the agent works on, in a conversation", "1", _code(Code.CONVERSATION_BUSY)),
         (
             "Live messages of a project without a reply",
-            LIMITS["turns_per_project"],
+            str(live_messages()),
             f"{_code(Code.RATE_LIMIT_EXCEEDED)} with the reason `messages`",
         ),
         (
@@ -396,6 +410,12 @@ def _stage_rows() -> Iterator[tuple[str, str, str]]:
     for name, rate in zip(names, rates or (None, None), strict=True):
         shown = f"{rate:,} in a second" if rate else "None on the local runner, where you read this"
         yield name, shown, f"{_code(Code.RATE_LIMIT_EXCEEDED)} without `RateLimit`" if rate else ""
+
+
+def _firewall_rows() -> Iterator[tuple[str, str, str]]:
+    names = ("Requests of an IP address", "Messages of an IP address")
+    for name, rate in zip(names, api_description.firewall_rates() or (None, None), strict=True):
+        yield name, f"{rate:,} in a minute" if rate else "None here", _code(Code.PERMISSION_DENIED) if rate else ""
 
 
 def _items(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -152,7 +152,7 @@ def markdown_sections(text: str) -> set[str]:
 
 
 def test_every_link_of_the_markdown_leads_to_markdown_and_to_a_section(anonymous: Client) -> None:
-    paths = ["/llms.txt", "/llms-full.txt", "/docs/api.md", *(f"{one.path}.md" for one in PAGES.values())]
+    paths = ["/llms.txt", "/llms-full.txt", "/docs.md", "/docs/api.md", *(f"{one.path}.md" for one in PAGES.values())]
     texts = {path: anonymous.get(path).body.decode() for path in paths}
     sections = {path: markdown_sections(text) for path, text in texts.items()}
     reference = Markup.of(page(anonymous, "/docs/api"))
@@ -170,6 +170,7 @@ def test_every_link_of_the_markdown_leads_to_markdown_and_to_a_section(anonymous
             assert target != "/docs/api" or anchor, f"{path} links to the page instead of its Markdown: {link}"
             assert not anchor or anchor in sections[target or path], f"{path} links to {link}"
     # The reference and the guides lead to each other.
+    assert texts["/docs.md"] == texts["/llms.txt"]
     assert f"]({base_url}/docs/webhooks.md#rotate-the-secret)" in texts["/docs/api.md"]
     assert f"]({base_url}/docs/api#rotate_webhook_endpoint_secret)" in texts["/docs/webhooks.md"]
 

@@ -99,6 +99,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         base_url="of the canary alone",
         requests_per_second=5_000,
         messages_per_second=300,
+        firewall={"requests_per_minute": 30_000, "messages_per_minute": 6_000},
     )
     expected = function.environment(deployment)
     found = {**prod[prod.functions[function.name]]["Environment"]["Variables"]}
@@ -126,7 +127,9 @@ def test_support_contact_and_terms_reach_the_documentation_alone(stages: dict[st
 
 
 @each_stage
-def test_limits_of_the_gateway_reach_the_documentation_alone(stages: dict[str, Synthesized], stage: str) -> None:
+def test_limits_of_gateway_and_firewall_reach_the_documentation_alone(
+    stages: dict[str, Synthesized], stage: str
+) -> None:
     made = stages[stage]
     [deployed] = made.all("AWS::ApiGateway::Stage").values()
     limits = {(one["ResourcePath"], one["HttpMethod"]): one for one in deployed["MethodSettings"]}
@@ -134,9 +137,14 @@ def test_limits_of_the_gateway_reach_the_documentation_alone(stages: dict[str, S
         "REQUESTS_PER_SECOND": str(limits["/*", "*"]["ThrottlingRateLimit"]),
         "MESSAGES_PER_SECOND": str(limits["/~1v1~1messages", "POST"]["ThrottlingRateLimit"]),
     }
+    for acl in made.all("AWS::WAFv2::WebACL").values():
+        rates = [rule["Statement"]["RateBasedStatement"] for rule in acl["Rules"][:2]]
+        names = ("FIREWALL_REQUESTS_PER_MINUTE", "FIREWALL_MESSAGES_PER_MINUTE")
+        expected |= {name: str(rate["Limit"]) for name, rate in zip(names, rates, strict=True)}
     for name, id in made.functions.items():
         told = made[id]["Environment"]["Variables"]
-        assert {key: told[key] for key in expected if key in told} == (expected if name == "fallback" else {})
+        found = {key: value for key, value in told.items() if key.startswith(("REQUESTS_", "MESSAGES_", "FIREWALL_"))}
+        assert found == (expected if name == "fallback" else {})
 
 
 @each_stage

@@ -26,8 +26,14 @@ CARRIER_HEADERS = re.compile(
 )
 OPEN = ({"type": "string"}, {"$ref": "#/components/schemas/UnknownEvent"})
 """What the description allows beside known values and known events."""
-SENT_NOW = {("Delivery", "max_attempts"): {"const": 9}}
+SENT_NOW = {("Delivery", "max_attempts"): {"const": 9}, ("Delivery", "attempt_count"): {"maximum": 9}}
 """What the service sends where the description allows any number."""
+SENT_IN_HEADERS = {
+    "ratelimit": {"pattern": '^"(second|minute)";r=[0-9]+;t=[0-9]+$'},
+    "ratelimit-policy": {"const": '"second";q=100;w=1, "minute";q=5000;w=60'},
+    "service-rate-limited-reason": {"enum": ["second", "minute", "messages"]},
+}
+"""What it sends in headers where the description allows any string."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,8 @@ class Description:
                     yield f"described, {where}: header {name}"
                 continue
             value = int(text) if header["schema"].get("type") == "integer" and text.isdecimal() else text
-            if not self._validator(close_schema(header["schema"])).is_valid(value):
+            sent = header["schema"] | SENT_IN_HEADERS.get(name.lower(), {})
+            if not self._validator(close_schema(sent)).is_valid(value):
                 yield f"described, {where} header {name}: {text!r}"
 
     def _of_schema(self, where: str, schema: Mapping[str, Any], value: Any) -> Iterator[str]:

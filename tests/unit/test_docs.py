@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import re
+import string
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -67,8 +68,14 @@ RIGHT = {
     "webhook zebra": "/docs/webhooks",
     "rotate_webhook_endpoint_secret": "/docs/api#rotate_webhook_endpoint_secret",
     "send a test event to a webhook endpoint": "/docs/webhooks#send-a-test-event",
+    "golang": "/docs/generate#go",
+    "go live": "/docs/going-live",
+    "timezone": "/docs/appointments",
+    "delete customer dta": "/docs/retention",
 }
 """The beginning of the path that is found first."""
+ASKED = [*RIGHT][:20]
+"""The queries of which each may have a typing error."""
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +180,26 @@ def test_readers_are_told_the_limits_of_the_gateway(monkeypatch: pytest.MonkeyPa
     table = get("/docs/limits.md").text
     assert "| Requests of all projects to one operation | 7,000 in a second | 429 [`rate_limit_exceeded`]" in table
     assert "| Messages of all projects to each of the two routes | 350 in a second | 429" in table
+
+
+@pytest.mark.usefixtures("rendered_again")
+def test_readers_are_told_the_limits_of_the_firewall_and_of_live_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIREWALL_REQUESTS_PER_MINUTE", "21000")
+    monkeypatch.setenv("FIREWALL_MESSAGES_PER_MINUTE", "5500")
+    monkeypatch.setenv("TURNS_PER_PROJECT", "7")
+    for page in (get("/docs/rate-limits"), get("/docs/rate-limits.md")):
+        assert "limits each IP address, too: to 21,000 requests per minute, and to 5,500 messages" in page.shown
+        assert "a project may have 7 messages under way" in page.shown
+    table = get("/docs/limits.md").text
+    assert "| Requests of an IP address | 21,000 in a minute | 403 [`permission_denied`]" in table
+    assert "| Messages of an IP address | 5,500 in a minute | 403 [`permission_denied`]" in table
+    assert "| Live messages of a project without a reply | 7 | 429" in table
+
+
+@pytest.mark.usefixtures("rendered_again")
+def test_readers_are_told_that_there_is_no_firewall() -> None:
+    assert "Here, no firewall limits the requests of an IP address." in get("/docs/rate-limits").shown
+    assert get("/docs/limits.md").text.count("| None here |") == 2
 
 
 @pytest.mark.usefixtures("rendered_again")
@@ -298,6 +325,7 @@ DOCUMENTS = (
     "/docs/webhooks",
     "/docs/api",
     "/docs/webhooks.md",
+    "/docs.md",
     "/llms.txt",
     "/llms-full.txt",
     "/openapi.json",
@@ -365,6 +393,7 @@ def test_the_lists_name_every_page() -> None:
     for page in PAGES.values():
         assert f"- [{page.title}](https://api.example.com/dev{page.path}.md): {page.about}\n" in contents
         assert f"<loc>https://api.example.com/dev{page.path}</loc>" in sitemap
+    assert get("/docs.md", "/dev").text == contents
     assert "Sitemap: https://api.example.com/dev/sitemap.xml" in robots
     assert "Disallow: /dev/v1/\n" in robots
     for operation in json.loads(DESCRIPTION.read_text())["paths"]["/v1/events"].values():
@@ -396,6 +425,36 @@ def test_every_event_type_is_explained_and_has_a_sample(type: str) -> None:
 @pytest.mark.parametrize("query", RIGHT)
 def test_the_search_finds_the_right_page_first(query: str) -> None:
     assert search.find(query, DESCRIPTION.read_text)[0].entry.path.startswith(RIGHT[query])
+
+
+def misspelled(word: str) -> Iterator[str]:
+    """The word with two typing errors in turn at each place; a wrong letter depends on the place."""
+    for n in range(len(word)):
+        other = string.ascii_lowercase[(7 * n + len(word)) % 26]
+        errors = (
+            word[:n] + word[n + 1 :],
+            word[:n] + other + word[n:],
+            word[:n] + other + word[n + 1 :],
+            word[:n] + word[n + 1 : n + 2] + word[n] + word[n + 2 :],
+        )
+        yield errors[n % 4]
+        yield errors[(n + 1) % 4]
+
+
+def test_the_search_finds_the_right_page_first_in_spite_of_a_typing_error() -> None:
+    """Of all errors of one letter, 98 % are corrected. A number is not: each status is one."""
+    missed, asked = [], 0
+    for query in ASKED:
+        words = query.split()
+        for n, word in enumerate(words):
+            for other in {*misspelled(word)} - {word} if not word.isdigit() else ():
+                asked += 1
+                written = " ".join((*words[:n], other, *words[n + 1 :]))
+                found = search.find(written, DESCRIPTION.read_text)
+                if not found or not found[0].entry.path.startswith(RIGHT[query]):
+                    missed.append(written)
+    assert asked > 400
+    assert len(missed) <= asked * 2 // 100, missed
 
 
 def test_the_search_says_whether_everything_was_found() -> None:

@@ -118,7 +118,7 @@ class Delivery(TypedDict):
     """Why the delivery was created: by its event, by a manual retry, or by the test operation."""
     retry_of: DeliveryId | None
     """The id of the delivery that a manual retry repeats. Null otherwise."""
-    attempt_count: Annotated[int, Keywords(minimum=0, maximum=len(RETRY_SCHEDULE_S))]
+    attempt_count: Annotated[int, Keywords(minimum=0)]
     """The number of recorded attempts."""
     max_attempts: Annotated[int, Keywords(minimum=1)]
     """The number of attempts after which the delivery fails."""
