@@ -61,7 +61,7 @@ test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the doc
 test-cli: $(VENV)/.dev $(VENV)/.node-local ## Test the command line for clients (infra/cli) in processes and a terminal
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=5 tests/cli
 
-test-languages: $(VENV)/.dev $(VENV)/.node-local ## Run the programs of /docs/languages and a client in Go, which need Go, PHP, Ruby, Java 17 or newer, and Mono
+test-languages: $(VENV)/.dev $(VENV)/.node-local ## Run the programs of /docs/languages, and clients in Go, Java and PHP: .ci/run names the packages of the toolchains
 	$(BIN)/python -m pytest tests/languages
 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: about 10 minutes

@@ -7,10 +7,10 @@ from typing import Any
 
 from infra.openapi import text
 from shared.appointments.resource import AppointmentStatus
+from shared.calls.statuses import SessionCallStatus
 from shared.conversations.resource import Role
 from shared.core import errors
 from shared.core.event_types import EVENT_DESCRIPTIONS
-from shared.telephony import SessionCallStatus
 from shared.webhooks.events import FAMILIES
 
 _OF_CALLS = text.meanings(SessionCallStatus)

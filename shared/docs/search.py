@@ -35,8 +35,8 @@ _SYNONYM, _GUESS = 0.5, 0.6
 _HEADING, _PAGE_TITLE = 5.0, 2.0
 """What a word of a heading adds, and one of the titles of the page and of its part of the menu."""
 _LISTED, _OPERATION = 0.8, 0.6
-"""What an entry of a list counts, compared to the guides: an error code or an event type, and an operation."""
-_LISTS = frozenset({"errors", "events"})
+"""What an entry of a list counts, compared to the guides: a revision, an error code or an event type; an operation."""
+_LISTS = frozenset({"changelog", "errors", "events"})
 _SATURATION, _LENGTH = 1.2, 0.75
 """The parameters k1 and b of BM25, with their usual values."""
 _COMPOUND = "timezone"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shared.agent_settings.resource import MAX_FACTS, MAX_FACTS_BYTES, AgentSettingsPatch
@@ -54,12 +56,12 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
         "Conversations with the agent, by their ids or by your own thread ids.",
         "Sessions, read only, with transcript and recording.",
         "Webhook endpoints with signing secrets that can be rotated.",
-        "Signed events of appointments, their log, deliveries, manual retries.",
+        "Signed events of appointments and customers, their log, deliveries, manual retries.",
         "API keys of test and live mode, Idempotency-Keys, rate limits.",
     ),
     "2026-08-03": (
         "`POST /v1/customers/{id}/call` places a call. Its response is 202 while consent is pending.",
-        "Sessions have `call_status`.",
+        "Sessions have `call_status`, and their changes are events, `session.*`.",
     ),
     "2026-08-22": ("Messages take `markdown`: with `false`, the reply is plain text.",),
     "2026-12-01": (
@@ -74,10 +76,11 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
         "Messages take the role `staff`, and replies have `holding`: see [Handoff](/docs/conversations#handoff).",
         "Events of conversations, `conversation.*`, and `appointment.updated`.",
         "`rotate_secret` takes `previous_secret_valid_seconds`; webhook endpoints have `previous_secret_expires_at`.",
+        "API keys may end (401 `api_key_expired`), or be read-only (403 `permission_denied` for all but GET).",
         "What the agent says first, in calls and conversations: that it is an automated assistant.",
     ),
 }
-"""What each revision added."""
+"""What each revision is about."""
 _INPUTS: Mapping[str, type[fields.Input]] = {
     "Customers": CustomerCreate,
     "Appointments": AppointmentPatch,
@@ -136,11 +139,26 @@ def revisions() -> str:
 
 
 def changelog() -> str:
-    """What each revision added, the newest first."""
-    return "\n\n".join(
-        f"## {revision}\n\n" + "\n".join(f"- {change}" for change in CHANGES[revision])
-        for revision in reversed(REVISIONS)
-    )
+    """What each revision added, the newest first. The first one added everything else."""
+    parts = []
+    for revision in reversed(REVISIONS):
+        parts.append(f"## {revision}\n\n" + "\n".join(f"- {change}" for change in CHANGES[revision]))
+        if revision != REVISIONS[0]:
+            parts += [f"New {kind}:\n\n{_added(names)}" for kind, names in additions()[revision].items()]
+    return "\n\n".join(parts)
+
+
+@functools.cache
+def additions() -> Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]:
+    """What each revision added to the API description: revision, kind, what it belongs to, names."""
+    found: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]
+    found = json.loads(Path(__file__).with_name("revisions.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _added(names: Mapping[str, Sequence[str]]) -> str:
+    lines = ((f"`{of}`: " if of else "", ", ".join(f"`{name}`" for name in own)) for of, own in names.items())
+    return "\n".join(f"- {of}{own}" for of, own in lines)
 
 
 def list_filters() -> str:

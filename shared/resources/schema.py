@@ -63,10 +63,8 @@ EventId = Annotated[str, id_of("evt_")]
 DeliveryId = Annotated[str, id_of("whd_")]
 RequestId = Annotated[str, id_of("req_")]
 
-Time = Annotated[
-    str, Keywords(format="date-time", pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$")
-]
-"""UTC with milliseconds (promises 1)."""
+Time = Annotated[str, Keywords(format="date-time")]
+"""UTC with milliseconds (promises 1). PHP's generated client would compare a pattern with a `DateTime`."""
 E164 = Annotated[str, Keywords(pattern=r"^\+[1-9][0-9]{6,14}$")]
 """A phone number in a response."""
 Metadata = Annotated[dict[str, Any], Keywords(name="Metadata", additionalProperties=True, maxProperties=50)]

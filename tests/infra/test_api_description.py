@@ -18,8 +18,10 @@ from infra import topology
 from infra.local.routes import Routes
 from infra.openapi.document import compact, document, readable
 from shared.api.routes import Route
+from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS
 from shared.core.event_types import EVENT_TYPES
+from shared.docs import tables
 from shared.resources.schema import CODE, NAME
 
 GOLDEN = Path(__file__).parents[1] / "openapi.json"
@@ -282,6 +284,68 @@ def test_every_known_value_of_a_response_is_described(api_document: Any) -> None
     for name in names - others:
         for value in schemas[name]["enum"]:
             assert f"- `{value}`: " in schemas[name]["description"], f"{name}: {value}"
+
+
+def names(described: Any) -> set[tuple[str, str, str]]:
+    """What clients may use: kind, what it belongs to, and name."""
+    schemas = described["components"]["schemas"]
+    found = {("event types", "", name) for name in described["webhooks"]}
+    found |= {("error codes", "", name) for name in described["components"]["examples"]}
+    for method, path, operation in operations(described):
+        request = f"{method} {path}"
+        found.add(("operations", "", request))
+        parameters = [one["name"] for one in operation["parameters"] if one.get("in") == "query"]
+        if "requestBody" in operation:
+            body = operation["requestBody"]["content"]["application/json"]["schema"]
+            parameters += schemas[name_of(body)].get("properties", {})
+        found |= {("parameters", request, name) for name in parameters}
+    for name, schema in schemas.items():
+        fields = schema.get("properties", {})
+        kind = fields.get("object", {}).get("const")
+        if kind not in (None, "event", "list"):
+            found |= {("fields", kind, field) for field in fields}
+        if not re.match(r"\w*(Error(Code|Type)|Event|ApiVersion|Day)", name) and len(schema.get("enum", ())) > 1:
+            found |= {("values", name, value) for value in schema["enum"]}
+    return found
+
+
+def in_the_changelog() -> list[tuple[str, str, str]]:
+    return [
+        (kind, of, name)
+        for added in tables.additions().values()
+        for kind, groups in added.items()
+        for of, own in groups.items()
+        for name in own
+    ]
+
+
+def test_the_changelog_has_everything_of_the_description_under_one_revision(api_document: Any) -> None:
+    listed, described = in_the_changelog(), names(api_document)
+    lacking, surplus = sorted(described - {*listed}), sorted({*listed} - described)
+    assert not lacking, f"add these to the newest revision in shared/docs/revisions.json: {lacking}"
+    assert not surplus, f"shared/docs/revisions.json has what is not described: {surplus}"
+    assert len(listed) == len({*listed})
+    assert tuple(tables.additions()) == tuple(tables.CHANGES) == REVISIONS
+
+
+def test_a_change_without_an_entry_in_the_changelog_is_found(api_document: Any) -> None:
+    changed = copy.deepcopy(api_document)
+    schemas = changed["components"]["schemas"]
+    schemas["Session"]["properties"]["mood"] = schemas["CallCreate"]["properties"]["mood"] = {"type": "string"}
+    schemas["EndedReason"]["enum"].append("bored")
+    changed["paths"]["/v1/customers"]["get"]["parameters"].append({"name": "mood", "in": "query"})
+    changed["paths"]["/v1/moods"] = {"get": changed["paths"]["/v1/ping"]["get"]}
+    changed["webhooks"]["customer.bored"] = changed["webhooks"]["customer.created"]
+    changed["components"]["examples"]["customer_bored"] = {}
+    assert names(changed) - {*in_the_changelog()} == {
+        ("fields", "session", "mood"),
+        ("parameters", "POST /v1/customers/{id}/call", "mood"),
+        ("values", "EndedReason", "bored"),
+        ("parameters", "GET /v1/customers", "mood"),
+        ("operations", "", "GET /v1/moods"),
+        ("event types", "", "customer.bored"),
+        ("error codes", "", "customer_bored"),
+    }
 
 
 def test_every_success_and_every_webhook_has_an_example(api_document: Any) -> None:

@@ -34,6 +34,8 @@ SENT_IN_HEADERS = {
     "service-rate-limited-reason": {"enum": ["second", "minute", "messages"]},
 }
 """What it sends in headers where the description allows any string."""
+TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
+"""How it writes each time of a body."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ def close_schema(schema: Any) -> Any:
     found = {name: close_schema(part) for name, part in schema.items()}
     if "anyOf" in found:
         found["anyOf"] = [part for part in found["anyOf"] if part not in OPEN]
+    if found.get("format") == "date-time":
+        found["pattern"] = TIME
     if "object" in types(schema) and isinstance(schema.get("properties"), dict):
         found.setdefault("additionalProperties", False)
     return found

@@ -124,6 +124,8 @@ def test_a_webhook_is_judged_by_its_type() -> None:
     assert breaches_of(EVENT | {"type": "customer.renamed"}) == ["described, webhook: type customer.renamed"]
     assert len(breaches_of(EVENT | {"type": "appointment.created"})) == 1
     assert len(breaches_of(EVENT | {"stray": 1})) == 1
+    in_seconds = json.loads(json.dumps(EVENT).replace("09:30:00.000Z", "09:30:00Z"))
+    assert len(breaches_of(in_seconds)) == 1
     assert len(breaches_of(EVENT, SIGNED | {"webhook-id": "1"})) == 1
 
 
