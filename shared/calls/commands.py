@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus, call_count
-from shared.calls import dialing, endings, project_limits, sessions
+from shared.calls import project_limits, sessions, transitions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
 from shared.calls.sessions import SESSIONS, Session
@@ -98,7 +98,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         appointment_id=options.appointment_id,
         channel=channel,
         not_before=options.not_before,
-        dial_at=dialing.dial_at(agent_settings.of_rows(scope, rows).settings, options.not_before),
+        dial_at=transitions.dial_at(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
     writes: list[table.Write] = [_set_active_session(scope, customer, session)]
@@ -118,7 +118,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         session["consent"] = consent.public
     internal: dict[str, table.Value | None] = {"instructions": options.instructions}
     if not sessions.awaits_consent(session):
-        internal |= sessions.waits_until(session["id"], dialing.due_at(scope, session))
+        internal |= transitions.waits_until(session["id"], transitions.due_at(scope, session))
     writes.append(SESSIONS.insert(scope, session, **internal))
     return Change(session, writes, lambda: _send_wake_ups(scope, session, begun))
 
@@ -189,7 +189,7 @@ def cancel(scope: Scope, id: str) -> Change[Session]:
         return Change(session)
     if not sessions.waits(record):
         raise ApiError(Code.SESSION_NOT_CANCELABLE)
-    return endings.end_queued(scope, record, endings.CANCELED)
+    return transitions.end_queued(scope, record, transitions.CANCELED)
 
 
 def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
@@ -200,7 +200,7 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> Sequence[tabl
     if not sessions.waits(active):
         # The version stays the same, so that a turn under way need not run again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
-    return endings.end_queued(scope, active, endings.CUSTOMER_DELETED, frees_customer=False).writes
+    return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED, frees_customer=False).writes
 
 
 def stop(
@@ -223,7 +223,7 @@ def stop(
         condition=f"{update.condition} AND active_session = :active",
         values={**update.values, ":active": id},
     )
-    return Change(doc, [update, *endings.stop(scope, active, frees_customer=False)], lambda: wake(scope, id))
+    return Change(doc, [update, *transitions.stop(scope, active, frees_customer=False)], lambda: wake(scope, id))
 
 
 def wake(scope: Scope, session_id: str) -> None:
@@ -320,5 +320,5 @@ def _send_wake_ups(scope: Scope, session: Session, requested: Consent | None) ->
     if requested is not None:
         threads.run_within(wake_ups.REQUEST_SECONDS, lambda: consents.start_machine(requested))
     elif not sessions.awaits_consent(session):
-        dials = sessions.dial_wake_ups(scope, [(session["id"], dialing.due_at(scope, session))])
+        dials = transitions.dial_wake_ups(scope, [(session["id"], transitions.due_at(scope, session))])
         wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", dials)

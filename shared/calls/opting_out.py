@@ -6,7 +6,7 @@ import uuid
 from functools import partial
 
 from shared.calls import commands as calls
-from shared.calls import endings, sessions
+from shared.calls import sessions, transitions
 from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS
 from shared.calls.statuses import ConsentStatus
@@ -79,7 +79,7 @@ def _end_consent(scope: Scope, phone: str) -> None:
         from shared.calls.consent import consent_requests
 
         doc = consents.with_answer(consent, ConsentStatus.DECLINED, clock.now())
-        consent_requests.close(consent, doc, endings.OPTED_OUT)
+        consent_requests.close(consent, doc, transitions.OPTED_OUT)
 
 
 def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -> None:
@@ -91,7 +91,7 @@ def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -
     # A call that is under way may go to another phone: the customer's may have changed.
     if sessions.is_starting(active) and active.doc["to"] != phone:
         return
-    writes = endings.stop(scope, active)
+    writes = transitions.stop(scope, active)
     if writes:
         table.write(writes, uuid.uuid4().hex)
         calls.wake(scope, active.doc["id"])

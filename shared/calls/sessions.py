@@ -6,7 +6,7 @@ The customer's row names its one active session, so that no two calls to a custo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -14,34 +14,23 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.calls.statuses import (
-    ENDED,
     OUTCOMES,
     AnsweredBy,
     CallOutcome,
     Channel,
     ConsentStatus,
     EndedReason,
-    Ending,
     FileStatus,
     SessionCallStatus,
 )
 from shared.core import clock
-from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.resources import filters
-from shared.resources.collections import Collection, Record, Resource, ResourceRow, apply_changes
+from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Keywords, Metadata, SessionId, Time
 from shared.store import table
 from shared.store.keys import Scope
-from shared.tasks import tasks, wake_ups
-
-TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
-    SessionCallStatus.QUEUED: frozenset(
-        {SessionCallStatus.DIALING, SessionCallStatus.FAILED, SessionCallStatus.INVALID_NUMBER}
-    ),
-    SessionCallStatus.DIALING: frozenset(ENDED),
-    **dict.fromkeys(ENDED, frozenset[SessionCallStatus]()),
-}
+from shared.tasks import wake_ups
 
 
 class SessionConsent(TypedDict):
@@ -106,18 +95,6 @@ class Session(Resource):
     """The outcome of the call in a sentence. Null until it has ended, and if there is nothing to say."""
     metadata: Metadata
     """The caller's own keys and values, from the request that placed the call; `{}` when unset."""
-
-
-class SessionEnd(TypedDict):
-    """The fields of a session that change when the call ends."""
-
-    call_status: SessionCallStatus
-    dial_at: None
-    ended_reason: EndedReason
-    outcome: CallOutcome | None
-    answered_by: AnsweredBy | None
-    ended_at: str
-    duration_seconds: int | None
 
 
 class SessionChanges(TypedDict, total=False):
@@ -286,31 +263,6 @@ def wake_up(scope: Scope, session_id: str, at: clock.Instant | None = None) -> w
     return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay_s=delay)
 
 
-def waits_until(session_id: str, at: clock.Instant) -> dict[str, table.Value | None]:
-    """The attributes of a call that waits to be dialed at the instant `at`.
-
-    If that is later than a message can be delayed, `sweep` sends the wake-up shortly before.
-    """
-    if _is_soon(at):
-        return tasks.due_attributes(session_id, at)
-    return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD_S * clock.SECOND)}
-
-
-def waits_since(record: SessionRecord) -> clock.Instant:
-    """Since when a queued call could have been dialed, if there had been capacity."""
-    planned_at = record.doc["dial_at"] or record.doc["created_at"]
-    return record.row.get("waits_since", clock.parse(planned_at))
-
-
-def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, clock.Instant]]) -> list[wake_ups.WakeUp]:
-    """The wake-ups of calls that wait to be dialed at these instants, but for those that `sweep` sends later."""
-    return [wake_up(scope, session_id, at) for session_id, at in waiting if _is_soon(at)]
-
-
-def _is_soon(at: clock.Instant) -> bool:
-    return at <= clock.now() + LONGEST_QUEUE_DELAY_S * clock.SECOND
-
-
 def awaits_consent(session: Session) -> bool:
     """Whether the call waits for the customer's consent."""
     consent = session["consent"]
@@ -326,32 +278,3 @@ def is_starting(record: SessionRecord) -> bool:
 def waits(record: SessionRecord) -> bool:
     """Whether the call is queued, and no worker has begun to start it."""
     return record.doc["call_status"] == SessionCallStatus.QUEUED and not is_starting(record)
-
-
-def replace(
-    scope: Scope,
-    record: SessionRecord,
-    changes: SessionChanges,
-    internal: Mapping[str, table.Value | None],
-) -> table.Update:
-    """The write of a step, on condition that the session did not change since it was read."""
-    present = record.doc["call_status"]
-    status = changes.get("call_status", present)
-    assert status == present or status in TRANSITIONS[present]
-    return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)
-
-
-def end_at(session: Session, ending: Ending, now: clock.Instant) -> SessionEnd:
-    """The changes that end a call at `now`. The session has the outcome of one that is completed, if there is one."""
-    outcomes = OUTCOMES[ending.call_status]
-    answered_at = session["answered_at"]
-    seconds = None if answered_at is None else max(0, round((now - clock.parse(answered_at)) / clock.SECOND))
-    return {
-        "call_status": ending.call_status,
-        "dial_at": None,
-        "ended_reason": ending.ended_reason,
-        "outcome": session["outcome"] if session["outcome"] in outcomes else outcomes[-1],
-        "answered_by": ending.answered_by or session["answered_by"],
-        "ended_at": clock.iso(now),
-        "duration_seconds": seconds,
-    }

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from shared.agent import Agent, assent
 from shared.agent.scripted import Scripted
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord
-from shared.calls import dialing, dialogue, endings, opting_out, recordings, sessions, transcripts, wav
-from shared.calls.dialing import Clearance
+from shared.calls import dialogue, opting_out, recordings, transcripts, transitions, wav
 from shared.calls.dialogue import Briefing, Progress
 from shared.calls.sessions import SESSIONS, SessionChanges, SessionRecord, SessionRow, Stage
 from shared.calls.statuses import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.calls.transcripts import Speaker
+from shared.calls.transitions import Clearance
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
@@ -109,18 +109,18 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         case SessionCallStatus.DIALING if outcome.says:
             return _answer_and_talk(scope, record, outcome)
         case SessionCallStatus.DIALING:
-            return endings.end_call(scope, record, outcome.ending).writes
+            return transitions.end_call(scope, record, outcome.ending).writes
         case _:
             return [_make_files_available(scope, record)]
 
 
 def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
-    clear = dialing.clearance(scope, record)
+    clear = transitions.clearance(scope, record)
     if not isinstance(clear, Clearance):
-        return dialing.put_off_or_end(scope, record, clear)
+        return transitions.put_off_or_end(scope, record, clear)
     outcome = simulated_numbers.scripted_call(clear.to)
     seconds = ANSWERED_AFTER_S if outcome.says else ENDED_AFTER_S
-    return dialing.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
+    return transitions.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
 def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequence[table.Write]:
@@ -132,11 +132,11 @@ def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall)
             "answered_by": "human",
             "transcript_status": FileStatus.PROCESSING,
         }
-        return [sessions.replace(scope, record, answer, tasks.due_attributes(session["id"], now))]
+        return [transitions.replace(scope, record, answer, tasks.due_attributes(session["id"], now))]
     if session["recording_status"] == FileStatus.NONE:
         ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER_S - ANSWERED_AFTER_S)
         begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
-        return [sessions.replace(scope, record, begins, tasks.due_attributes(session["id"], ends_at))]
+        return [transitions.replace(scope, record, begins, tasks.due_attributes(session["id"], ends_at))]
     return _talk(scope, record, outcome)
 
 
@@ -151,7 +151,7 @@ def _talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequenc
     ending = outcome.ending
     if ending.call_status == SessionCallStatus.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{call.ended_by}_hangup"))
-    end = endings.end_call(scope, record, ending, changes, due_at=clock.now())
+    end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
     appointment = [] if call.staged is None else [APPOINTMENTS.replace(scope, *call.staged)]
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken(call.said)), *appointment]
 
@@ -159,13 +159,13 @@ def _talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequenc
 def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes that end a call to a person who has opted out meanwhile. A call that was answered has a transcript."""
     if record.doc["answered_at"] is None:
-        return endings.end_call(scope, record, endings.OPTED_OUT).writes
+        return transitions.end_call(scope, record, transitions.OPTED_OUT).writes
     if record.doc["recording_status"] == FileStatus.NONE:
         begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
-        return [sessions.replace(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
+        return [transitions.replace(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     changes: SessionChanges = {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}
-    end = endings.end_call(scope, record, ending, changes, due_at=clock.now())
+    end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]
 
 
@@ -174,10 +174,10 @@ def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
     session = record.doc
     if session["transcript_status"] == FileStatus.PROCESSING:
         changes: SessionChanges = {"transcript_status": FileStatus.AVAILABLE}
-        return sessions.replace(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
+        return transitions.replace(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
     if session["recording_status"] == FileStatus.PROCESSING:
         return _record(scope, record)
-    return sessions.replace(scope, record, {}, tasks.NO_WORK)
+    return transitions.replace(scope, record, {}, tasks.NO_WORK)
 
 
 def _record(scope: Scope, record: SessionRecord) -> table.Update:
@@ -191,4 +191,4 @@ def _record(scope: Scope, record: SessionRecord) -> table.Update:
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
     attributes = {**tasks.NO_WORK, "recording_key": key, "recording_seconds": seconds}
-    return sessions.replace(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)
+    return transitions.replace(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)

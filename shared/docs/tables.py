@@ -14,6 +14,7 @@ from shared.api import idempotency
 from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentStatus
 from shared.calls import project_limits, recordings, sessions
+from shared.calls import transitions as calls
 from shared.calls.commands import CallCreate
 from shared.calls.consent import consents
 from shared.calls.statuses import SessionCallStatus
@@ -355,7 +356,7 @@ def call_statuses() -> str:
     """Which call status may follow which."""
     rows = [
         (f"`{status}`", ", ".join(f"`{one}`" for one in SessionCallStatus if one in following) or "none: final")
-        for status, following in sessions.TRANSITIONS.items()
+        for status, following in calls.TRANSITIONS.items()
     ]
     return _table(("Status", "May become"), rows)
 

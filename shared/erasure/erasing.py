@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shared.appointments.resource import APPOINTMENTS
-from shared.calls import endings, recordings, sessions, transcripts
+from shared.calls import recordings, transcripts, transitions
 from shared.calls.consent import consents
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS
@@ -137,9 +137,8 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     if session["call_status"] == SessionCallStatus.DIALING:
         raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
-        table.write(
-            endings.end_call(scope, record, endings.CUSTOMER_DELETED, frees_customer=False).writes, uuid.uuid4().hex
-        )
+        end = transitions.end_call(scope, record, transitions.CUSTOMER_DELETED, frees_customer=False)
+        table.write(end.writes, uuid.uuid4().hex)
         return True
     stopped = False
     if "contact_id" in record.row:
@@ -150,7 +149,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         stopped = contacts.find(record.row["contact_id"]) is not None
         _execute(contacts.deletion(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([sessions.replace(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
+        table.write([transitions.replace(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
         stopped = True
     return stopped
 

@@ -284,8 +284,8 @@ PLANTED = (
         "a call goes on after its customer was deleted",
         (
             "shared/calls/commands.py",
-            "    return endings.end_queued(scope, active, endings.CUSTOMER_DELETED",
-            "    return [] and endings.end_queued(scope, active, endings.CUSTOMER_DELETED",
+            "    return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
+            "    return [] and transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
         ),
         "",
     ),
@@ -302,7 +302,7 @@ PLANTED = (
     ),
     Planted(
         "a session's end frees no customer",
-        ("shared/calls/endings.py", 'condition="active_session = :id",', 'condition="active_session <> :id",'),
+        ("shared/calls/transitions.py", 'condition="active_session = :id",', 'condition="active_session <> :id",'),
         "",
     ),
     Planted(

@@ -6,12 +6,12 @@ A request is closed by an answer, by its expiry, or because it cannot be sent. O
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from shared.agent_settings import commands as agent_settings
 from shared.aws import services
-from shared.calls import dialing, endings, sessions
+from shared.calls import sessions, transitions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
 from shared.calls.sessions import SESSIONS, SessionChanges
@@ -36,10 +36,37 @@ NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 ENDINGS = {
     ConsentStatus.GRANTED: None,
-    ConsentStatus.DECLINED: endings.CONSENT_DECLINED,
-    ConsentStatus.EXPIRED: endings.CONSENT_EXPIRED,
+    ConsentStatus.DECLINED: transitions.CONSENT_DECLINED,
+    ConsentStatus.EXPIRED: transitions.CONSENT_EXPIRED,
 }
 """The endings of the sessions that wait, by the consent's new status; None if they are dialed."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """WhatsApp has accepted the request, as the message with this id."""
+
+    message_id: str
+
+
+@dataclass(frozen=True)
+class Permitted:
+    """The customer has permitted calls in another way. Nothing was sent."""
+
+
+@dataclass(frozen=True)
+class NoResponse:
+    """The request may have been sent. It is sent again later."""
+
+
+@dataclass(frozen=True)
+class CannotSend:
+    """The request cannot be sent. The calls that wait for it end with this summary."""
+
+    summary: str
+
+
+Result = Sent | Permitted | NoResponse | CannotSend
 
 
 def run_due_steps(pk: str) -> None:
@@ -68,7 +95,7 @@ def answer(
     def attempt() -> None:
         consent = consents.find(scope, phone)
         if not consents.is_outdated(consent, status, at):
-            ending = endings.CONSENT_REVOKED if revoked else ENDINGS[status]
+            ending = transitions.CONSENT_REVOKED if revoked else ENDINGS[status]
             close(consent, consents.with_answer(consent, status, at, until), ending)
 
     commit.retry_on_conflict(attempt)
@@ -89,7 +116,7 @@ def close(
     """
     scope = consent.scope
     if ending is None and opt_outs.has_opted_out(scope, consent.phone):
-        doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, endings.OPTED_OUT
+        doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, transitions.OPTED_OUT
     changes: SessionChanges = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
@@ -101,17 +128,17 @@ def close(
         if not sessions.awaits_consent(session.doc):
             continue
         if ending is None:
-            dial_at = dialing.dial_at(settings, session.doc["not_before"])
-            due = sessions.waits_until(session_id, dial_at)
-            writes.append(sessions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
+            dial_at = transitions.dial_at(settings, session.doc["not_before"])
+            due = transitions.waits_until(session_id, dial_at)
+            writes.append(transitions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
         else:
-            writes += endings.end_call(scope, session, ending, changes).writes
+            writes += transitions.end_call(scope, session, ending, changes).writes
     if claim is None:
         table.write(writes, uuid.uuid4().hex)
     else:
         tasks.save_step(claim, writes)
-    wake_ups.send("dials", sessions.dial_wake_ups(scope, to_dial))
+    wake_ups.send("dials", transitions.dial_wake_ups(scope, to_dial))
     if consent.task_token is not None:
         _resume_machine(consent.task_token)
 
@@ -138,7 +165,7 @@ def end_undelivered(failure: whatsapp.Failure) -> None:
             logger().info("failure report matches no pending consent request", extra={"error": failure.code})
             return
         logger().warning("request for consent not delivered", extra={"error": failure.code})
-        close(consent, _given_up(consent, sent=False), endings.PROVIDER_ERROR, summary=CANNOT_ASK)
+        close(consent, _given_up(consent, sent=False), transitions.PROVIDER_ERROR, summary=CANNOT_ASK)
 
     commit.retry_on_conflict(attempt)
 
@@ -163,7 +190,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
         tasks.save_step(claim, [consents.replace(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.with_answer(consent, ConsentStatus.EXPIRED, now)
-        close(consent, doc, endings.CONSENT_EXPIRED, claim=claim)
+        close(consent, doc, transitions.CONSENT_EXPIRED, claim=claim)
     elif not consent.asked:
         _ask(claim, consent)
     elif consent.answers_at is not None and now >= consent.answers_at:
@@ -176,7 +203,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
 
 
 def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
-    """Send the request, unless the customer has permitted calls. If it cannot be sent, the calls that wait fail."""
+    """Send the request, and write what came of it. If it cannot be sent, the calls that wait fail."""
     if consent.scope.is_simulated:
         tasks.save_step(claim, [_asked(consent)])
         return
@@ -185,70 +212,55 @@ def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     # The answer may arrive before this worker records that the request was sent.
     tasks.save_step(claim, [started, consents.asker(consent, "")], keep=True)
     consent = consents.after_write(consent, started)
+    result = _send(consent)
+    commit.retry_on_conflict(lambda: _save_result(claim, consent, result))
+
+
+def _send(consent: Consent) -> Result:
+    """Send the request to the customer, unless the customer has permitted calls."""
     try:
-        if tries > ASK_TRIES:
+        if consent.ask_tries > ASK_TRIES:
             raise whatsapp.CannotAsk("WhatsApp did not respond to any of the tries")
         messenger = adapters.messenger()
         if messenger.permitted(consent.phone):
-            _while_pending(claim, consent, lambda present: _grant(claim, present))
-            return
+            return Permitted()
         business = agent_settings.read(consent.scope).business
-        message_id = messenger.ask(consent.phone, business, consent.reference)
+        return Sent(messenger.ask(consent.phone, business, consent.reference))
     except Busy as busy:
         logger().warning("messenger busy", extra={"error": str(busy)})
-        _while_pending(claim, consent, lambda present: _ask_again(claim, present))
+        return NoResponse()
     except (NotConfigured, whatsapp.CannotAsk) as error:
         logger().error("cannot ask for consent", extra={"error": str(error)})
-        summary = NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK
-        _while_pending(claim, consent, lambda present: _give_up(claim, present, summary, sent=tries > 1))
-    else:
-        _while_pending(
-            claim,
-            consent,
-            lambda present: tasks.save_step(claim, [_asked(present), consents.asker(present, message_id)]),
-        )
+        return CannotSend(NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK)
 
 
-def _while_pending(claim: tasks.Claim[ConsentRow], consent: Consent, record: Callable[[Consent], None]) -> None:
-    """Let `record` write the outcome of the request on the current consent, which other sessions may have joined.
+def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: Result) -> None:
+    """Write the result of a request on the present consent, which other sessions may have joined.
 
     If the request has been closed meanwhile, nothing is written.
     """
-
-    def attempt() -> None:
-        present = consents.find(consent.scope, consent.phone)
-        if present.pending and present.request == consent.request:
-            record(present)
-        else:
-            tasks.release(claim)
-
-    commit.retry_on_conflict(attempt)
+    present, now = consents.find(consent.scope, consent.phone), clock.now()
+    if not present.pending or present.request != consent.request:
+        tasks.release(claim)
+        return
+    match result:
+        case Sent(message_id):
+            tasks.save_step(claim, [_asked(present), consents.asker(present, message_id)])
+        case NoResponse():
+            again = tasks.due_attributes(present.key, now + ASK_AGAIN_MS)
+            tasks.save_step(claim, [consents.replace(present, present.doc, again)])
+        case Permitted():
+            doc = consents.with_answer(present, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
+            close(present, doc, None, claim=claim)
+        case CannotSend(summary):
+            doc = _given_up(present, sent=present.ask_tries > 1)
+            close(present, doc, transitions.PROVIDER_ERROR, summary=summary, claim=claim)
 
 
 def _asked(consent: Consent) -> table.Update:
     """The write that records that the request was sent."""
     attributes = {**tasks.due_attributes(consent.key, consent.due_at), "asked_request": consent.request}
     return consents.replace(consent, consent.doc, attributes)
-
-
-def _ask_again(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
-    """Postpone the next try of a request that may have been sent."""
-    tasks.save_step(
-        claim, [consents.replace(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN_MS))]
-    )
-
-
-def _grant(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
-    """Close the request with a permission that the customer gave in another way."""
-    now = clock.now()
-    doc = consents.with_answer(consent, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
-    close(consent, doc, None, claim=claim)
-
-
-def _give_up(claim: tasks.Claim[ConsentRow], consent: Consent, summary: str, *, sent: bool) -> None:
-    """Fail the calls that wait for a request that cannot be sent. `sent` if an earlier try may have been sent."""
-    doc = _given_up(consent, sent=sent)
-    close(consent, doc, endings.PROVIDER_ERROR, summary=summary, claim=claim)
 
 
 def _given_up(consent: Consent, *, sent: bool) -> ConsentDocument:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from shared.calls import recordings, sessions, transcripts
+from shared.calls import recordings, sessions, transcripts, transitions
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
 from shared.calls.statuses import ENDED, SessionCallStatus
 from shared.calls.transcripts import Line
@@ -147,7 +147,7 @@ def record(scope: Scope, call: SessionRecord, contact_id: str, due_at: clock.Ins
         "dial_at": None,
     }
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
-    return [sessions.replace(scope, call, changes, attributes), _link(scope, session, contact_id)]
+    return [transitions.replace(scope, call, changes, attributes), _link(scope, session, contact_id)]
 
 
 def _link(scope: Scope, session: Session, contact_id: str) -> table.Put:

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shared.calls import capacity, dialing, dialogue, endings, project_limits, sessions, transcripts
-from shared.calls.dialing import Clearance, Denied, PutOff
+from shared.calls import capacity, dialogue, project_limits, sessions, transcripts, transitions
 from shared.calls.dialogue import Progress
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord, SessionRow
 from shared.calls.statuses import CallOutcome, Channel, EndedReason, Ending, FileStatus, SessionCallStatus
+from shared.calls.transitions import Clearance, Denied, PutOff
 from shared.core import clock
 from shared.core.limits import LONGEST_CALL_MINUTES
 from shared.core.log import logger
@@ -72,24 +72,25 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Start a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.save_step(claim, endings.end_call(scope, record, endings.CUSTOMER_DELETED).writes)
+        tasks.save_step(claim, transitions.end_call(scope, record, transitions.CUSTOMER_DELETED).writes)
         return
-    clear = dialing.clearance(scope, record)
+    clear = transitions.clearance(scope, record)
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone()
-    waited_ms = clock.now() - sessions.waits_since(record)
+    waited_ms = clock.now() - transitions.waits_since(record)
     match clear:
         case Denied() | PutOff(closed=True):
-            writes = dialing.put_off_or_end(scope, record, clear)
+            writes = transitions.put_off_or_end(scope, record, clear)
         case _ if needs_bridge:
             logger().error(
                 "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
                 extra={"session_id": record.doc["id"]},
             )
-            writes = endings.end_call(scope, record, endings.PROVIDER_ERROR, {"summary": NO_MEDIA_BRIDGE}).writes
+            summary: SessionChanges = {"summary": NO_MEDIA_BRIDGE}
+            writes = transitions.end_call(scope, record, transitions.PROVIDER_ERROR, summary).writes
         case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = endings.end_call(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
+            writes = transitions.end_call(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
         case PutOff():
-            writes = dialing.put_off_or_end(scope, record, clear)
+            writes = transitions.put_off_or_end(scope, record, clear)
         case Clearance():
             _start_if_admitted(scope, claim, record, clear)
             return
@@ -100,7 +101,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
     session_id = record.doc["id"]
     admission = capacity.admit(scope, session_id)
     if isinstance(admission, capacity.Wait):
-        tasks.save_step(claim, [dialing.wait(scope, record, admission.until), *admission.writes])
+        tasks.save_step(claim, [transitions.wait(scope, record, admission.until), *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
@@ -111,7 +112,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
         "opening": briefing.first_words(recorded=adapters.records_calls()),
         "stage": briefing.callee.first_stage,
     }
-    starts = sessions.replace(scope, record, {"to": clear.to}, attributes)
+    starts = transitions.replace(scope, record, {"to": clear.to}, attributes)
     tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _call_carrier(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
@@ -128,10 +129,10 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
         tasks.save_step(claim, _try_again(scope, record, none_placed=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.save_step(claim, endings.end_call(scope, record, refused.ending).writes)
+        tasks.save_step(claim, transitions.end_call(scope, record, refused.ending).writes)
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
-        end = endings.end_call(scope, record, endings.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
+        end = transitions.end_call(scope, record, transitions.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
         tasks.save_step(claim, end.writes)
     else:
         tasks.save_step(claim, contacts.record(scope, record, contact_id, clock.now() + POLL_MS))
@@ -141,9 +142,9 @@ def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> lis
     """The writes after a busy carrier's answer. If it `none_placed`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not none_placed:
-        return [sessions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
+        return [transitions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
-    undone = dialing.wait(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
+    undone = transitions.wait(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
     return [undone, project_limits.undo(scope), *waits.writes]
 
 
@@ -161,14 +162,14 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
         return _end_dialed(scope, record, TIMEOUT, None, now)
     if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
         adapters.carrier().stop(contact_id)
-        return _end_dialed(scope, record, endings.OPTED_OUT, None, now)
+        return _end_dialed(scope, record, transitions.OPTED_OUT, None, now)
     if state is not None:
         answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
         if state.ending is not None:
             return _end_dialed(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
             changes: SessionChanges = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
-            return [sessions.replace(scope, record, changes, due)]
+            return [transitions.replace(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = {":v": record.version}
     return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
@@ -203,26 +204,27 @@ def _end_dialed(
         changes["call_later_at"] = None if progress.later is None else clock.iso(progress.later)
     if progress.outcome is None and record.row.get("opted_out"):
         changes["outcome"] = CallOutcome.OPTED_OUT
-    return endings.end_call(scope, record, ending, changes, due_at=clock.now(), at=at).writes
+    return transitions.end_call(scope, record, ending, changes, due_at=clock.now(), at=at).writes
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        return sessions.replace(scope, record, {}, tasks.NO_WORK)
+        return transitions.replace(scope, record, {}, tasks.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
     until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
     transcript = _next_status(session["transcript_status"], until, lambda: _transcript_exists(scope, session))
     if transcript != session["transcript_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return sessions.replace(scope, record, {"transcript_status": transcript}, due)
+        return transitions.replace(scope, record, {"transcript_status": transcript}, due)
     recording = _next_status(session["recording_status"], until, lambda: "recording_key" in record.row)
     if recording != session["recording_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return sessions.replace(scope, record, {"recording_status": recording}, due)
-    waits = FileStatus.PROCESSING in (transcript, recording)
-    return sessions.replace(scope, record, {}, tasks.due_attributes(session["id"], until) if waits else tasks.NO_WORK)
+        return transitions.replace(scope, record, {"recording_status": recording}, due)
+    if FileStatus.PROCESSING not in (transcript, recording):
+        return transitions.replace(scope, record, {}, tasks.NO_WORK)
+    return transitions.replace(scope, record, {}, tasks.due_attributes(session["id"], until))
 
 
 def _next_status(status: FileStatus, until: clock.Instant, exists: Callable[[], bool]) -> FileStatus:

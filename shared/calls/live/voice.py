@@ -14,7 +14,7 @@ from shared.agent import Agent, AgentFailed, agent_for, count_turn, voicemail
 from shared.agent.tools import Action, HandoffReason, TurnResult, handoff
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
-from shared.calls import dialogue, opting_out, sessions, transcripts
+from shared.calls import dialogue, opting_out, sessions, transcripts, transitions
 from shared.calls.dialogue import Progress
 from shared.calls.sessions import SESSIONS, SessionRecord, Stage
 from shared.calls.statuses import SessionCallStatus
@@ -90,7 +90,7 @@ def _silence(scope: Scope, session: SessionRecord) -> _Turn:
         words, most = WAITING, WAITING_SILENCES
     ends = silences >= most
     response = Response(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
-    return _Turn(response, [sessions.replace(scope, session, {}, {"silences": silences})])
+    return _Turn(response, [transitions.replace(scope, session, {}, {"silences": silences})])
 
 
 def _farewell(scope: Scope, text: str) -> str:
@@ -102,7 +102,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     lines = transcripts.lines(transcript) if transcript else _opening(session)
     if not session.row.get("talked") and voicemail.is_greeting(text):
         response = Response(VOICEMAIL, ends_call=True)
-        machine = sessions.replace(scope, session, {}, {"voicemail": True})
+        machine = transitions.replace(scope, session, {}, {"voicemail": True})
         return _Turn(response, [machine, _spoken(scope, session, transcript, lines, text, response)])
     briefing, before = dialogue.brief(scope, session), Progress.of(session.row)
     said = [*((line["role"], line["content"]) for line in lines), ("customer", text)]
@@ -136,7 +136,7 @@ def _spoken(
 def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: Progress) -> list[table.Write]:
     """The writes of a turn: the change of the appointment, and the session's new state."""
     internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
-    writes: list[table.Write] = [sessions.replace(scope, session, {}, internal)]
+    writes: list[table.Write] = [transitions.replace(scope, session, {}, internal)]
     if result.staged is not None:
         writes.append(APPOINTMENTS.replace(scope, *result.staged))
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
