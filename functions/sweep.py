@@ -71,7 +71,7 @@ def _groups(rows: Sequence[table.Row]) -> Iterator[Sequence[table.Row]]:
 
 
 def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> None:
-    by_queue: dict[str, list[wake_ups.WakeUp]] = defaultdict(list)
+    by_queue: dict[wake_ups.Queue, list[wake_ups.WakeUp]] = defaultdict(list)
     for row in rows:
         # A later release may have written kinds that this one does not know.
         if row["kind"] in WORKERS:
@@ -82,7 +82,7 @@ def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> N
             wake_ups.send(queue, unsent)
 
 
-WORKERS: dict[str, tuple[str, Callable[[Any], wake_ups.WakeUp]]] = {
+WORKERS: dict[str, tuple[wake_ups.Queue, Callable[[Any], wake_ups.WakeUp]]] = {
     "delivery": (queues.RETRIES, deliveries.planned_wake_up),
     "message": ("turns", turns.wake_up),
     "session": ("dials", lambda row: sessions.wake_up(keys.scope_of(row["pk"]), row["sk"], row["due_at"])),

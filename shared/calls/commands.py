@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus, call_count
-from shared.calls import project_limits, sessions, transitions
+from shared.calls import project_limits, sessions, simulated_numbers, transitions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
 from shared.calls.sessions import SESSIONS, Session
@@ -29,7 +29,6 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import simulated_numbers
 
 
 class CallCreate(fields.Input):

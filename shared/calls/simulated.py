@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from shared.agent import Agent, assent
 from shared.agent.scripted import Scripted
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord
-from shared.calls import dialogue, opting_out, recordings, transcripts, transitions, wav
+from shared.calls import dialogue, opting_out, recordings, simulated_numbers, transcripts, transitions, wav
 from shared.calls.dialogue import Briefing, Progress
 from shared.calls.sessions import SESSIONS, SessionChanges, SessionRecord, SessionRow, Stage
+from shared.calls.simulated_numbers import ScriptedCall
 from shared.calls.statuses import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.calls.transcripts import Speaker
 from shared.calls.transitions import Clearance
@@ -24,8 +25,6 @@ from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import simulated_numbers
-from shared.telephony.simulated_numbers import ScriptedCall
 
 ANSWERED_AFTER_S = 1
 ENDED_AFTER_S = 2

@@ -13,10 +13,11 @@ from shared.agent_settings.resource import MAX_FACTS, MAX_FACTS_BYTES, AgentSett
 from shared.api import idempotency
 from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentStatus
-from shared.calls import project_limits, recordings, sessions
+from shared.calls import project_limits, recordings, sessions, simulated_numbers
 from shared.calls import transitions as calls
 from shared.calls.commands import CallCreate
 from shared.calls.consent import consents
+from shared.calls.simulated_numbers import ConsentBehaviour
 from shared.calls.statuses import SessionCallStatus
 from shared.conversations import resource as conversations
 from shared.conversations import turns
@@ -30,8 +31,6 @@ from shared.customers.resource import CUSTOMERS, CustomerCreate
 from shared.docs import samples
 from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
-from shared.telephony import simulated_numbers
-from shared.telephony.simulated_numbers import ConsentBehaviour
 from shared.webhooks import events, health
 from shared.webhooks.endpoints.resource import SecretRotation, WebhookEndpointCreate
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from shared.aws import services
 from shared.aws.error_codes import ErrorCode
@@ -17,6 +17,18 @@ from shared.core import clock, threads
 from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.core.log import logger
 
+Queue = Literal[
+    "deliveries",
+    "retries",
+    "slow_deliveries",
+    "hanging_deliveries",
+    "manual_deliveries",
+    "replays",
+    "turns",
+    "dials",
+    "consents",
+]
+"""The queues of wake-ups, by their names in `infra/topology.py`."""
 REQUEST_SECONDS = 1
 """Seconds for which a request of the API waits at most until its wake-ups are sent."""
 _BATCH = 10  # the limit of SendMessageBatch
@@ -47,7 +59,7 @@ def delay_s(at: clock.Instant) -> int:
     return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY_S)
 
 
-def send(queue: str, wake_ups: Sequence[WakeUp]) -> None:
+def send(queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
     """Send wake-ups to a queue, in order. Best effort: a failure is logged."""
     url = services.queue_url(queue) if wake_ups else ""
     for start in range(0, len(wake_ups), _BATCH):
@@ -63,7 +75,7 @@ def send(queue: str, wake_ups: Sequence[WakeUp]) -> None:
             logger().warning("wake-up lost", extra={"queue": queue, "rows": rows, "error": problem})
 
 
-def send_within(seconds: float, queue: str, wake_ups: Sequence[WakeUp]) -> None:
+def send_within(seconds: float, queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
     """Send wake-ups like `send`, but wait at most `seconds`, for callers that must not wait for SQS.
 
     What is not sent by then is sent late or, if Lambda stops the container, never: `sweep` finds the work.

@@ -4,7 +4,6 @@ amazon_connect     live calls by phone
 contact_lens       recordings and transcripts of live calls
 lex                what customers say in live calls, and what the agent answers
 whatsapp           consent to live calls, asked on WhatsApp; no adapter carries the sound of calls on WhatsApp
-simulated_numbers  test mode's phone numbers, which reach nobody: each stands for the outcome of a call
 adapters           which carrier and messenger the stage uses
 
 This module says what a carrier and a messenger do.
@@ -21,7 +20,7 @@ from shared.core import clock
 
 @dataclass(frozen=True)
 class ContactState:
-    """The state of a call by its carrier. Instants are milliseconds; `ending` is None until the call has ended."""
+    """The state of a call by its carrier. `ending` is None until the call has ended."""
 
     answered_at: clock.Instant | None
     ended_at: clock.Instant | None

@@ -28,10 +28,14 @@ import zlib
 from dataclasses import dataclass
 
 from shared.core import clock
+from shared.tasks.wake_ups import Queue
 from shared.webhooks.endpoints.resource import Snapshot
 
-FIRST, RETRIES, SLOW, HANGING = "deliveries", "retries", "slow_deliveries", "hanging_deliveries"
-MANUAL = "manual_deliveries"
+FIRST: Queue = "deliveries"
+RETRIES: Queue = "retries"
+SLOW: Queue = "slow_deliveries"
+HANGING: Queue = "hanging_deliveries"
+MANUAL: Queue = "manual_deliveries"
 
 PROBE_EVERY_MS = 20 * clock.SECOND
 """The interval in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
@@ -51,7 +55,7 @@ class Destination:
     developer guide, "Exactly-once processing"). None: one for each delivery.
     """
 
-    queue: str
+    queue: Queue
     group: str
     once: str | None = None
 

@@ -27,7 +27,8 @@ from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
 
-KIND, QUEUE = "replay", "replays"
+KIND = "replay"
+QUEUE: wake_ups.Queue = "replays"
 LEASE_MS = 50 * clock.SECOND
 """The lease of a worker. A step of `MOST_AT_ONCE` retries takes a few seconds."""
 MOST_AT_ONCE = 25

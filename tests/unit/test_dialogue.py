@@ -21,10 +21,10 @@ from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
 from shared.calls.dialogue import LONGEST_NAME, Briefing, spoken
 from shared.calls.simulated import SPEAKING, SimulatedCall, simulate
+from shared.calls.simulated_numbers import SCRIPTED_CALLS, ScriptedCall
 from shared.core import clock
 from shared.docs import samples
 from shared.store.keys import Scope
-from shared.telephony.simulated_numbers import SCRIPTED_CALLS, ScriptedCall
 from tests.support import rows
 
 SCOPE = Scope(1, livemode=False)

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, cast
 
+from shared.calls import simulated_numbers
 from shared.calls.sessions import SessionConsent
+from shared.calls.simulated_numbers import ConsentBehaviour
 from shared.calls.statuses import ConsentStatus
 from shared.core import clock, trace
 from shared.core.errors import ApiError, Code
@@ -23,8 +25,6 @@ from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import wake_ups
-from shared.telephony import simulated_numbers
-from shared.telephony.simulated_numbers import ConsentBehaviour
 
 LASTS_S = 7 * clock.DAY // clock.SECOND
 """Seconds, scaled, after which a request without an answer expires."""

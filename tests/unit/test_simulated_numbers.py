@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
-from shared.telephony.simulated_numbers import (
+from shared.calls.simulated_numbers import (
     CONSENTS,
     IMPLIES_WHATSAPP,
     SCRIPTED_CALLS,
@@ -12,6 +11,7 @@ from shared.telephony.simulated_numbers import (
     number,
     scripted_call,
 )
+from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 
 
 @pytest.mark.parametrize(
