@@ -610,7 +610,12 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Help with defaults, under a description whose lines stay as they are."""
+    """Help with the defaults that say something, under a description whose lines stay as they are."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, "", []) or "(default: " in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -620,19 +625,29 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": argparse.ArgumentDefaultsHelpFormatter} | options)
+        super().__init__(**{"formatter_class": _Help} | options)
         self.add_argument(
-            "--stage", default=argparse.SUPPRESS, help=f"a deployed stage, such as dev or prod, or else {RUNNER}"
+            "--stage",
+            default=argparse.SUPPRESS,
+            help=f"a deployed stage, such as dev or prod, or else {RUNNER} (default: {RUNNER})",
         )
-        self.add_argument("--data-dir", default=argparse.SUPPRESS, help="the local runner's data directory (DATA_DIR)")
+        self.add_argument(
+            "--data-dir",
+            default=argparse.SUPPRESS,
+            help=f"the local runner's data directory (default: {_data_dir()}, from DATA_DIR or .data)",
+        )
         self.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON where there is data"
         )
 
 
+def _data_dir() -> str:
+    return os.environ.get("DATA_DIR", ".data")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m infra.manage", description=__doc__, formatter_class=_Help)
-    parser.set_defaults(stage=RUNNER, data_dir=os.environ.get("DATA_DIR", ".data"), json=False)
+    parser = _Parser(prog="python -m infra.manage", description=__doc__)
+    parser.set_defaults(stage=RUNNER, data_dir=_data_dir(), json=False)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
 
     projects = groups.add_parser("projects", help="create and list projects").add_subparsers(required=True)
@@ -711,24 +726,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     show = agent.add_parser("show", help="print the settings as JSON")
     change = agent.add_parser("set", help=f"apply a JSON merge patch; null brings a default back; {ANY_HOUR}")
-    change.add_argument("--file", type=argparse.FileType(), default=sys.stdin, help="standard input without it")
+    change.add_argument("--file", type=argparse.FileType(), default="-", help="the patch; - is standard input")
     for each, command in ((show, _show_agent), (change, _set_agent)):
         each.add_argument("project", type=int)
-        each.add_argument("--mode", choices=("test", "live"), required=True)
+        each.add_argument("--mode", choices=("test", "live"), required=True, help="the mode of the data")
         each.set_defaults(command=command)
 
     consents = groups.add_parser("consents", help="revoke consent to calls on WhatsApp")
     revoke = consents.add_subparsers(required=True).add_parser("revoke")
     revoke.add_argument("project", type=int)
     revoke.add_argument("phone", type=_phone)
-    revoke.add_argument("--mode", choices=("test", "live"), required=True)
+    revoke.add_argument("--mode", choices=("test", "live"), required=True, help="the mode of the data")
     revoke.set_defaults(command=_revoke_consent)
 
     conversations = groups.add_parser("conversations", help="give handed-off conversations back to the agent")
     resume = conversations.add_subparsers(required=True).add_parser("resume")
     resume.add_argument("project", type=int)
     resume.add_argument("conversation")
-    resume.add_argument("--mode", choices=("test", "live"), required=True)
+    resume.add_argument("--mode", choices=("test", "live"), required=True, help="the mode of the data")
     resume.set_defaults(command=_resume_conversation)
 
     customers = groups.add_parser("customers", help="export what is kept about a person, or remove it for good")
@@ -736,7 +751,7 @@ def _parser() -> argparse.ArgumentParser:
     export = of_customer.add_parser("export")
     export.add_argument("project", type=int)
     export.add_argument("customer")
-    export.add_argument("--mode", choices=("test", "live"), required=True)
+    export.add_argument("--mode", choices=("test", "live"), required=True, help="the mode of the data")
     export.set_defaults(command=_export_customer)
     erase = of_customer.add_parser("erase")
     erase.add_argument("project", type=int, nargs="?")
@@ -751,7 +766,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, value in (("fill", "on"), ("empty", "off")):
         renew = search.add_parser(name)
         renew.add_argument("project", type=int)
-        renew.add_argument("--mode", choices=("test", "live"), required=True)
+        renew.add_argument("--mode", choices=("test", "live"), required=True, help="the mode of the data")
         renew.set_defaults(command=_renew_search_rows, search=value)
 
     opted_out = groups.add_parser("opt-outs", help="apply the ledger's opt-outs of phones").add_subparsers(

@@ -100,5 +100,19 @@ def test_open_starts_the_browser(cli: Cli, service: Service) -> None:
     browser = cli.folder / "browser"
     browser.write_text('#!/bin/sh\necho "$1" > opened\n')
     browser.chmod(0o755)
-    cli.run("open", "docs", BROWSER=str(browser))
-    assert (cli.folder / "opened").read_text().strip() == f"{service.base_url}/docs"
+    for place in ("docs", "admin"):
+        cli.run("open", place, BROWSER=str(browser))
+        assert (cli.folder / "opened").read_text().strip() == f"{service.base_url}/{place}"
+
+
+def test_no_command_takes_a_key_as_an_argument(new_cli: Cli, service: Service) -> None:
+    """Neither the history of a shell nor `ps` has it."""
+    key = service.projects[0].test_key
+    for arguments in (["login", key], ["login", "--key", key], ["--key", key, "whoami"], ["login", "--api-key", key]):
+        refused = new_cli.run(*arguments, code=2)
+        assert "No such option" in refused.err or "unexpected extra argument" in refused.err
+    new_cli.run("login", "--url", service.base_url, stdin=key)
+    with new_cli.start("listen") as running:
+        shown = Path(f"/proc/{running.process.pid}/cmdline").read_text()
+        assert "listen" in shown
+        assert key not in shown + running.err + Path(f"/proc/{running.process.pid}/environ").read_text()

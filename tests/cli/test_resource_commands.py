@@ -63,6 +63,8 @@ def test_a_resource_is_created_shown_changed_listed_and_deleted(cli: Cli) -> Non
     table = cli.run("customers", "list", "--external-id", mark).out.splitlines()
     assert table[0].split() == ["id", "name", "phone", "created_at"]
     assert table[1].startswith(made["id"])
+    patched = cli.run("patch", f"customers/{made['id']}", "-d", "name=Grace").out
+    assert json.loads(patched)["name"] == "Grace"
     cli.run("delete", f"customers/{made['id']}")
     assert cli.run("customers", "list", "--external-id", mark).out == ""
 

@@ -59,6 +59,9 @@ def test_failed_deliveries_are_listed_and_sent_again(cli: Cli, client: Client, r
         assert {one.event["data"]["object"]["id"] for one in hook.wait(4)[2:]} == set(made)
         wait_for(lambda: not list_failed())
         assert "100%" in cli.in_terminal("deliveries", "list", "--since", "10m")
+        assert "100%" in cli.in_terminal(*resend)
+        assert event in cli.run("events", "list", "--type", "customer.created").out
+        assert json.loads(cli.run("events", "show", event, "--json").out)["id"] == event
     finally:
         client.delete(f"/v1/webhook_endpoints/{endpoint}")
 

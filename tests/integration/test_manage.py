@@ -669,12 +669,16 @@ def test_what_is_printed_can_be_json_and_common_options_may_follow_the_command(r
         (("members", "add"), "(default: viewer)"),
         (("keys", "create"), "(default: test)"),
         (("calls", "limit"), "(default: 50)"),
+        (("agent", "set"), "- is standard input (default: -)"),
+        (("keys", "list"), "or else local (default: local)"),
         ((), "(default: local)"),
         ((), "keys list PROJECT | keys revoke PROJECT KEY"),
     ],
 )
 def test_help_shows_commands_and_defaults(runner: Runner, command: tuple[str, ...], default: str) -> None:
-    assert default in " ".join(runner.done(*command, "--help").split())
+    shown = " ".join(runner.done(*command, "--help").split())
+    assert default in shown
+    assert not re.search(r"default: (None|<|\[|\))", shown), shown
 
 
 @pytest.mark.parametrize(
