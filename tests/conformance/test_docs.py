@@ -177,7 +177,7 @@ def test_every_link_of_the_markdown_leads_to_markdown_and_to_a_section(anonymous
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    "path", ["/docs/webhooks", "/docs/webhooks.md", "/llms-full.txt", "/openapi.json", "/sitemap.xml"]
+    "path", ["/docs/webhooks", "/docs.md", "/docs/webhooks.md", "/llms-full.txt", "/openapi.json", "/sitemap.xml"]
 )
 def test_documents_are_sent_compressed_and_only_if_they_have_changed(anonymous: Client, path: str) -> None:
     whole = anonymous.get(path)
