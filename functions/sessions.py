@@ -62,7 +62,7 @@ def call_customer(request: Request[CallCreate]) -> Response:
     """
 
     def respond(session: Session) -> Response:
-        call = calls.call_of(session)
+        call = calls.to_call(session)
         if call["status"] == "consent_pending":
             return responses.accepted(call)
         return responses.created(call, f"/v1/sessions/{call['session_id']}")

@@ -458,7 +458,7 @@ def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
     scope = _scope(options)
     before = consents.find(scope, options.phone)
     consent_requests.answer(scope, options.phone, ConsentStatus.DECLINED, clock.now(), revoked=True)
-    was = before.doc["status"] or ("granted" if before.granted else "not on file")
+    was = before.doc["status"] or ("granted" if before.is_granted else "not on file")
     print(
         f"revoked in {options.mode} mode: the consent of {options.phone} was {was}. WhatsApp calls that wait for it, "
         "or are not dialed yet, end as failed; the other mode is as before"

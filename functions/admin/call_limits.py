@@ -38,7 +38,7 @@ def change(visit: InProject) -> Response:
             return Change(None)
         project = str(visit.scope.project_id)
         facts = {"before": _facts(before), "after": _facts(wanted), "livemode": True}
-        write = project_limits.setting(visit.scope.project_id, wanted, before)
+        write = project_limits.update(visit.scope.project_id, wanted, before)
         return Change(None, [write, visit.entry("call_limits.changed", project, **facts)])
 
     try:

@@ -97,7 +97,7 @@ def wait(scope: Scope, session_id: str, until: clock.Instant) -> Wait:
     return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE_MS), condition="")])
 
 
-def refused(scope: Scope, session_id: str) -> Wait:
+def back_off(scope: Scope, session_id: str) -> Wait:
     """Let a call wait that the carrier had no capacity for, and all others with it."""
     waits = wait(scope, session_id, clock.now() + BACK_OFF_MS)
     pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, expressions=("v = v + :one",), values={":one": 1})

@@ -108,16 +108,16 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     # If the number may not be called, the customer is not asked either.
     if channel == Channel.WHATSAPP and allowed:
         consent = consents.find(scope, phone)
-        if not consent.granted:
+        if not consent.is_granted:
             write = _request_consent(consent, session["id"])
             writes.append(write)
-            is_new, consent = not consent.pending, consents.after_write(consent, write)
+            is_new, consent = not consent.is_pending, consents.after_write(consent, write)
             begun = consent if is_new else None
             session["dial_at"] = None
         session["consent"] = consent.public
     internal: dict[str, table.Value | None] = {"instructions": options.instructions}
     if not sessions.awaits_consent(session):
-        internal |= transitions.waits_until(session["id"], transitions.due_at(scope, session))
+        internal |= transitions.dial_attributes(session["id"], transitions.due_at(scope, session))
     writes.append(SESSIONS.insert(scope, session, **internal))
     return Change(session, writes, lambda: _send_wake_ups(scope, session, begun))
 
@@ -163,7 +163,7 @@ def new(
     }
 
 
-def call_of(session: Session) -> Call:
+def to_call(session: Session) -> Call:
     """The response of the call action for this session."""
     return {
         "object": "call",
@@ -186,23 +186,23 @@ def cancel(scope: Scope, id: str) -> Change[Session]:
     session = record.doc
     if session["ended_reason"] == EndedReason.CANCELED:
         return Change(session)
-    if not sessions.waits(record):
+    if not sessions.is_waiting(record):
         raise ApiError(Code.SESSION_NOT_CANCELABLE)
     return transitions.end_queued(scope, record, transitions.CANCELED)
 
 
-def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
+def end_with_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
     """The writes that end the customer's queued call, or mark the customer of a dialed call as deleted."""
     if "active_session" not in customer.row:
         return []
     active = SESSIONS.find(scope, customer.row["active_session"])
-    if not sessions.waits(active):
+    if not sessions.is_waiting(active):
         # The version stays the same, so that a turn under way need not run again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
     return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED, frees_customer=False).writes
 
 
-def stop(
+def stop_calling(
     scope: Scope, customer: CustomerRecord, doc: Customer, attributes: Mapping[str, str | None] | None = None
 ) -> Change[Customer]:
     """Make `doc` a customer's document, and end its call that waits or rings. A call that is spoken is told to end.
@@ -218,11 +218,12 @@ def stop(
     active = SESSIONS.find(scope, id)
     update = replace(
         update,
-        set={**update.set, **({"active_session": None} if sessions.waits(active) else {})},
+        set={**update.set, **({"active_session": None} if sessions.is_waiting(active) else {})},
         condition=f"{update.condition} AND active_session = :active",
         values={**update.values, ":active": id},
     )
-    return Change(doc, [update, *transitions.stop(scope, active, frees_customer=False)], lambda: wake(scope, id))
+    end = transitions.end_by_opt_out(scope, active, frees_customer=False)
+    return Change(doc, [update, *end], lambda: wake(scope, id))
 
 
 def wake(scope: Scope, session_id: str) -> None:
@@ -289,7 +290,7 @@ def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.
     """Whether the project may call this number. Raises `call_limit_reached` if it has no call left now."""
     if not scope.livemode:
         return True
-    allowed, counts = project_limits.read(scope, rows)
+    allowed, counts = project_limits.of_rows(scope, rows)
     if exceeded := counts.exceeded(allowed):
         raise ApiError(Code.CALL_LIMIT_REACHED, project_limits.REACHED.format(exceeded))
     return allowed.allows(to)
@@ -308,7 +309,7 @@ def _set_active_session(scope: Scope, customer: CustomerRecord, session: Session
 
 def _request_consent(consent: Consent, session_id: str) -> table.Update:
     """The write by which a call begins or joins the request for its phone's consent. Raises ApiError."""
-    if consent.pending:
+    if consent.is_pending:
         return consents.replace(consent, consents.with_session(consent, session_id))
     internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
     return consents.replace(consent, consents.with_request(consent, session_id), internal)

@@ -206,7 +206,7 @@ def farewell(text: str, settings: Settings) -> str:
     return " ".join(part for part in (text[:at].strip(), f"You can reach us at {phone}.", text[at:].strip()) if part)
 
 
-def spoken(texts: Sequence[tuple[Speaker, str]]) -> list[Line]:
+def to_lines(texts: Sequence[tuple[Speaker, str]]) -> list[Line]:
     """The texts as lines that follow one another at a natural pace."""
     lines: list[Line] = []
     end = 0

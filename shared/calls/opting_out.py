@@ -40,7 +40,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
         return Change(customer, writes, end_calls)
     if in_call is not None and record.row.get("active_session") == in_call:
         return Change(customer, [*writes, CUSTOMERS.replace(scope, record, customer)], end_calls)
-    change = calls.stop(scope, record, customer)
+    change = calls.stop_calling(scope, record, customer)
 
     def wake_and_end_calls() -> None:
         for each in (change.after_commit, end_calls):
@@ -74,7 +74,7 @@ def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
 
 def _end_consent(scope: Scope, phone: str) -> None:
     consent = consents.find(scope, phone)
-    if consent.pending or consent.doc["status"] == ConsentStatus.GRANTED:
+    if consent.is_pending or consent.doc["status"] == ConsentStatus.GRANTED:
         # Imported here, because it loads botocore, and few phones have a consent.
         from shared.calls.consent import consent_requests
 
@@ -91,7 +91,7 @@ def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -
     # A call that is under way may go to another phone: the customer's may have changed.
     if sessions.is_starting(active) and active.doc["to"] != phone:
         return
-    writes = transitions.stop(scope, active)
+    writes = transitions.end_by_opt_out(scope, active)
     if writes:
         table.write(writes, uuid.uuid4().hex)
         calls.wake(scope, active.doc["id"])

@@ -59,7 +59,7 @@ def keys(scope: Scope) -> list[tuple[str, str]]:
     return [projects.row_key(scope.project_id), _key(scope)] if scope.livemode else []
 
 
-def read(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> tuple[Limits, Counts]:
+def of_rows(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> tuple[Limits, Counts]:
     """Limits and counts from the rows of `keys`."""
     project = rows.get(projects.row_key(scope.project_id), {})
     counter = rows.get(_key(scope), {})
@@ -91,10 +91,10 @@ def undo(scope: Scope) -> table.Update:
 
 def of_project(scope: Scope) -> tuple[Limits, Counts]:
     """Limits and counts of a project."""
-    return read(scope, table.get_many(keys(scope)))
+    return of_rows(scope, table.get_many(keys(scope)))
 
 
-def setting(project_id: int, limits: Limits, before: Limits | None = None) -> table.Update:
+def update(project_id: int, limits: Limits, before: Limits | None = None) -> table.Update:
     """The write that sets a project's limits. It fails for an unknown project.
 
     With `before`, it sets only those that differ, on condition that they have not changed since `before` was read.
@@ -116,7 +116,7 @@ def setting(project_id: int, limits: Limits, before: Limits | None = None) -> ta
 def set_limits(project_id: int, limits: Limits) -> None:
     """Set a project's limits. Raises LookupError."""
     try:
-        table.write_and_get(setting(project_id, limits))
+        table.write_and_get(update(project_id, limits))
     except table.ConditionFailed:
         raise LookupError(f"there is no project {project_id}") from None
 

@@ -275,6 +275,6 @@ def is_starting(record: SessionRecord) -> bool:
     return record.doc["call_status"] == SessionCallStatus.QUEUED and "started_at" in record.row
 
 
-def waits(record: SessionRecord) -> bool:
+def is_waiting(record: SessionRecord) -> bool:
     """Whether the call is queued, and no worker has begun to start it."""
     return record.doc["call_status"] == SessionCallStatus.QUEUED and not is_starting(record)

@@ -152,7 +152,7 @@ def _talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequenc
         ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{call.ended_by}_hangup"))
     end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
     appointment = [] if call.staged is None else [APPOINTMENTS.replace(scope, *call.staged)]
-    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken(call.said)), *appointment]
+    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
 
 
 def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
@@ -165,7 +165,7 @@ def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     changes: SessionChanges = {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}
     end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
-    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]
+    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)]))]
 
 
 def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:

@@ -117,7 +117,7 @@ def _due_at(scope: Scope, dial_at: clock.Instant) -> clock.Instant:
     return dial_at + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
 
 
-def waits_until(session_id: str, at: clock.Instant) -> dict[str, table.Value | None]:
+def dial_attributes(session_id: str, at: clock.Instant) -> dict[str, table.Value | None]:
     """The attributes of a call that waits to be dialed at the instant `at`.
 
     If that is later than a message can be delayed, `sweep` sends the wake-up shortly before.
@@ -162,9 +162,9 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
         writes.append(project_limits.increment(scope, counts))
     if record.doc["channel"] == Channel.WHATSAPP:
         consent = consents.find(scope, to)
-        if not consent.granted:
+        if not consent.is_granted:
             return Denied(CONSENT_REVOKED)
-        writes.append(consents.unchanged(consent))
+        writes.append(consents.check_unchanged(consent))
     return Clearance(to, writes)
 
 
@@ -187,12 +187,12 @@ def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied)
         changes: SessionChanges = {} if reason.summary is None else {"summary": reason.summary}
         return end_call(scope, record, reason.ending, changes).writes
     if not reason.closed:
-        return [wait(scope, record, reason.until)]
-    attributes = {**waits_until(record.doc["id"], _due_at(scope, reason.until)), "waits_since": None}
+        return [wait_for_capacity(scope, record, reason.until)]
+    attributes = {**dial_attributes(record.doc["id"], _due_at(scope, reason.until)), "waits_since": None}
     return [replace(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
 
 
-def wait(
+def wait_for_capacity(
     scope: Scope,
     record: SessionRecord,
     until: clock.Instant,
@@ -253,9 +253,9 @@ def end_call(
     return Change(SESSIONS.after_write(record, update).doc, writes)
 
 
-def stop(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> Sequence[table.Write]:
+def end_by_opt_out(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> Sequence[table.Write]:
     """The writes that end a call because of an opt-out, or let the next step of a call that was started end it."""
-    if sessions.waits(active):
+    if sessions.is_waiting(active):
         return end_queued(scope, active, OPTED_OUT, frees_customer=frees_customer).writes
     if active.doc["call_status"] in ENDED:
         return []
@@ -268,7 +268,7 @@ def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_cus
     change = end_call(scope, record, ending, frees_customer=frees_customer)
     if sessions.awaits_consent(record.doc):
         consent = consents.find(scope, record.doc["to"])
-        if consent.pending:
+        if consent.is_pending:
             return change.with_writes(consents.replace(consent, consents.without_session(consent, record.doc["id"])))
     return change
 

@@ -64,7 +64,7 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
     if customer["do_not_call"] and not record.doc["do_not_call"]:
         from shared.calls import commands as calls
 
-        change = calls.stop(scope, record, customer, attributes)
+        change = calls.stop_calling(scope, record, customer, attributes)
         return dataclasses.replace(change, writes=[*change.writes, *rows])
     return Change(customer, [CUSTOMERS.replace(scope, record, customer, attributes), *rows])
 
@@ -104,4 +104,4 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     values = dict(removal.values) | ({} if active is None else {":active": active})
     removal = dataclasses.replace(removal, condition=f"{removal.condition} AND {unchanged}", values=values)
     _, rows = search.changes(scope, CUSTOMERS, customer, record)
-    return Change(customer, [removal, insertion, *calls.of_deleted_customer(scope, record), *rows])
+    return Change(customer, [removal, insertion, *calls.end_with_customer(scope, record), *rows])

@@ -425,7 +425,7 @@ def test_a_request_for_consent_that_waits_is_erased_and_its_answer_is_for_nobody
     assert call.status == 202, call.body
     whom.sessions.append(call.json["session_id"])
     consent = consents.find(scope, phone)
-    assert consent.pending
+    assert consent.is_pending
     erase(stopped_clock, whom)
     stopped_clock.forward(8 * 24 * 3600)
     stage.invoke("sweep", {})

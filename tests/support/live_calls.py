@@ -199,7 +199,7 @@ def month_usage(call: LiveCall) -> dict[str, int]:
 
 def calls_under_way(call: LiveCall) -> int:
     """How many calls the project's counter holds."""
-    _, counts = project_limits.read(call.scope, table.get_many(project_limits.keys(call.scope)))
+    _, counts = project_limits.of_rows(call.scope, table.get_many(project_limits.keys(call.scope)))
     return counts.at_once
 
 

@@ -19,7 +19,7 @@ from shared.agent.wording import ATTEND
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
-from shared.calls.dialogue import LONGEST_NAME, Briefing, spoken
+from shared.calls.dialogue import LONGEST_NAME, Briefing, to_lines
 from shared.calls.simulated import SPEAKING, SimulatedCall, simulate
 from shared.calls.simulated_numbers import SCRIPTED_CALLS, ScriptedCall
 from shared.core import clock
@@ -156,7 +156,7 @@ def test_nobody_is_asked_to_attend_what_is_over(name: str | None) -> None:
 
 def assert_is_speech(dialogue: SimulatedCall) -> None:
     """It goes by turns from the agent's opening to the agent's last word, in plain words."""
-    lines = spoken(dialogue.said)
+    lines = to_lines(dialogue.said)
     assert [line["role"] for line in lines] == ["agent", "customer"] * (len(lines) // 2) + ["agent"]
     assert len(lines) >= 3
     times = [at for line in lines for at in (line["started_at_ms"], line["ended_at_ms"])]
@@ -409,11 +409,11 @@ def test_a_wrong_number_hears_no_word_of_the_appointment() -> None:
 
 
 def test_lines_take_their_time() -> None:
-    lines = spoken([("agent", "x" * 150), ("customer", "Yes."), ("agent", "")])
+    lines = to_lines([("agent", "x" * 150), ("customer", "Yes."), ("agent", "")])
     assert [(line["started_at_ms"], line["ended_at_ms"]) for line in lines] == [
         (400, 10_400),
         (10_800, 11_600),
         (12_000, 12_800),
     ]
     assert [line["role"] for line in lines] == ["agent", "customer", "agent"]
-    assert spoken([]) == []
+    assert to_lines([]) == []

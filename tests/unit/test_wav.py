@@ -8,11 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from shared.calls.dialogue import spoken
+from shared.calls.dialogue import to_lines
 from shared.calls.transcripts import Line
 from shared.calls.wav import RATE, duration_ms, wav
 
-LINES = spoken([("agent", "Hello, this is the assistant of Blue Clinic."), ("customer", "Yes."), ("agent", "Goodbye!")])
+LINES = to_lines(
+    [("agent", "Hello, this is the assistant of Blue Clinic."), ("customer", "Yes."), ("agent", "Goodbye!")]
+)
 
 
 def samples(recording: bytes) -> array[int]:
@@ -74,7 +76,7 @@ def test_a_line_of_a_millisecond_and_a_call_without_lines_are_recorded_too() -> 
 
 
 def test_a_minute_is_recorded_in_no_time() -> None:
-    lines = spoken([("agent", "x" * 300), ("customer", "y" * 300), ("agent", "z" * 300)])
+    lines = to_lines([("agent", "x" * 300), ("customer", "y" * 300), ("agent", "z" * 300)])
     assert duration_ms(lines) > 60_000
     taken = []
     for _ in range(5):

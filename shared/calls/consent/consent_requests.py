@@ -129,7 +129,7 @@ def close(
             continue
         if ending is None:
             dial_at = transitions.dial_at(settings, session.doc["not_before"])
-            due = transitions.waits_until(session_id, dial_at)
+            due = transitions.dial_attributes(session_id, dial_at)
             writes.append(transitions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
         else:
@@ -145,7 +145,7 @@ def close(
 
 def store_reply(reply: whatsapp.PermissionReply) -> None:
     """Store a customer's answer for the project whose request it answers, else for the one that asked last."""
-    scope = consents.asked_by(reply.phone, reply.context_id)
+    scope = consents.find_asker(reply.phone, reply.context_id)
     if scope is None:
         logger().info("consent reply matches no request")
         return
@@ -160,12 +160,12 @@ def end_undelivered(failure: whatsapp.Failure) -> None:
     """
 
     def attempt() -> None:
-        consent = consents.referred(failure.reference)
-        if consent is None or not consent.pending or consent.ask_tries > 1:
+        consent = consents.find_by_reference(failure.reference)
+        if consent is None or not consent.is_pending or consent.ask_tries > 1:
             logger().info("failure report matches no pending consent request", extra={"error": failure.code})
             return
         logger().warning("request for consent not delivered", extra={"error": failure.code})
-        close(consent, _given_up(consent, sent=False), transitions.PROVIDER_ERROR, summary=CANNOT_ASK)
+        close(consent, _after_giving_up(consent, sent=False), transitions.PROVIDER_ERROR, summary=CANNOT_ASK)
 
     commit.retry_on_conflict(attempt)
 
@@ -175,7 +175,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
 
     def attempt() -> None:
         consent = consents.find_by_key(scope_of(pk), pk)
-        if consent is None or not consent.pending:
+        if consent is None or not consent.is_pending:
             _resume_machine(task_token)
         else:
             table.write([consents.replace(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
@@ -186,12 +186,12 @@ def keep_task_token(pk: str, task_token: str) -> None:
 def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
-    if not consent.pending:
+    if not consent.is_pending:
         tasks.save_step(claim, [consents.replace(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.with_answer(consent, ConsentStatus.EXPIRED, now)
         close(consent, doc, transitions.CONSENT_EXPIRED, claim=claim)
-    elif not consent.asked:
+    elif not consent.is_sent:
         _ask(claim, consent)
     elif consent.answers_at is not None and now >= consent.answers_at:
         doc = consents.with_answer(consent, consent.simulated_answer, now)
@@ -205,12 +205,12 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
 def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     """Send the request, and write what came of it. If it cannot be sent, the calls that wait fail."""
     if consent.scope.is_simulated:
-        tasks.save_step(claim, [_asked(consent)])
+        tasks.save_step(claim, [_mark_sent(consent)])
         return
     tries = consent.ask_tries + 1
     started = consents.replace(consent, consent.doc, {"ask_tries": tries})
     # The answer may arrive before this worker records that the request was sent.
-    tasks.save_step(claim, [started, consents.asker(consent, "")], keep=True)
+    tasks.save_step(claim, [started, consents.save_asker(consent, "")], keep=True)
     consent = consents.after_write(consent, started)
     result = _send(consent)
     commit.retry_on_conflict(lambda: _save_result(claim, consent, result))
@@ -240,12 +240,12 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: Resul
     If the request has been closed meanwhile, nothing is written.
     """
     present, now = consents.find(consent.scope, consent.phone), clock.now()
-    if not present.pending or present.request != consent.request:
+    if not present.is_pending or present.request != consent.request:
         tasks.release(claim)
         return
     match result:
         case Sent(message_id):
-            tasks.save_step(claim, [_asked(present), consents.asker(present, message_id)])
+            tasks.save_step(claim, [_mark_sent(present), consents.save_asker(present, message_id)])
         case NoResponse():
             again = tasks.due_attributes(present.key, now + ASK_AGAIN_MS)
             tasks.save_step(claim, [consents.replace(present, present.doc, again)])
@@ -253,17 +253,17 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: Resul
             doc = consents.with_answer(present, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
             close(present, doc, None, claim=claim)
         case CannotSend(summary):
-            doc = _given_up(present, sent=present.ask_tries > 1)
+            doc = _after_giving_up(present, sent=present.ask_tries > 1)
             close(present, doc, transitions.PROVIDER_ERROR, summary=summary, claim=claim)
 
 
-def _asked(consent: Consent) -> table.Update:
+def _mark_sent(consent: Consent) -> table.Update:
     """The write that records that the request was sent."""
     attributes = {**tasks.due_attributes(consent.key, consent.due_at), "asked_request": consent.request}
     return consents.replace(consent, consent.doc, attributes)
 
 
-def _given_up(consent: Consent, *, sent: bool) -> ConsentDocument:
+def _after_giving_up(consent: Consent, *, sent: bool) -> ConsentDocument:
     """The consent after its request was given up. Only requests that were sent count towards the limits."""
     doc = consents.with_answer(consent, ConsentStatus.EXPIRED, clock.now())
     return doc if sent else {**doc, "requests": doc["requests"][:-1]}

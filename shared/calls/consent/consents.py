@@ -104,12 +104,12 @@ class Consent:
         return 0 if self.row is None else self.row["v"]
 
     @property
-    def pending(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether a request waits for its answer."""
         return self.doc["status"] == ConsentStatus.PENDING
 
     @property
-    def granted(self) -> bool:
+    def is_granted(self) -> bool:
         """Whether the phone may be called now."""
         if self.doc["status"] == ConsentStatus.GRANTED:
             return self.doc["until"] is None or clock.parse(self.doc["until"]) > clock.now()
@@ -140,7 +140,7 @@ class Consent:
         return self.expires_at if self.answers_at is None else min(self.expires_at, self.answers_at)
 
     @property
-    def asked(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether the present request has been sent."""
         return self.row is not None and self.row.get("asked_request") == self.request
 
@@ -188,10 +188,10 @@ def pk(scope: Scope, phone: str) -> str:
 def find(scope: Scope, phone: str) -> Consent:
     """The consent of a phone."""
     row = table.get(pk(scope, phone), "consent")
-    return Consent(scope, phone, _unknown(phone)) if row is None else of_row(scope, row)
+    return Consent(scope, phone, _never_asked(phone)) if row is None else of_row(scope, row)
 
 
-def referred(reference: str) -> Consent | None:
+def find_by_reference(reference: str) -> Consent | None:
     """The consent whose present request has this reference; None if there is none."""
     match = _REFERENCE.fullmatch(reference)
     consent = None if match is None else find_by_key(scope_of(match[1]), match[1])
@@ -228,7 +228,7 @@ def with_request(consent: Consent, session_id: str) -> ConsentDocument:
         raise ApiError(Code.CONSENT_REQUEST_LIMITED)
     lasts = SILENCE_S if consent.behaviour == ConsentBehaviour.SILENT else LASTS_S
     return {
-        **_unknown(consent.phone),
+        **_never_asked(consent.phone),
         "status": ConsentStatus.PENDING,
         "request": old["request"] + 1,
         "requests": [*old["requests"], clock.iso(now)][-2:],
@@ -265,7 +265,7 @@ def with_answer(
 
 def is_outdated(consent: Consent, status: ConsentStatus, at: clock.Instant) -> bool:
     """Whether an answer is older than the stored one. Of two answers at the same time, the refusal wins."""
-    if consent.pending:
+    if consent.is_pending:
         assert consent.doc["requested_at"] is not None, "a pending request was made"
         # Carriers report whole seconds.
         return at + clock.SECOND <= clock.parse(consent.doc["requested_at"])
@@ -300,7 +300,7 @@ def after_write(consent: Consent, write: table.Update) -> Consent:
     return of_row(consent.scope, {name: value for name, value in row.items() if value is not None})
 
 
-def unchanged(consent: Consent) -> table.Check:
+def check_unchanged(consent: Consent) -> table.Check:
     """The condition that the consent did not change since it was read."""
     if consent.row is None:
         return table.Check(consent.key, "consent", condition=table.ABSENT)
@@ -328,14 +328,14 @@ def askers_pk(phone: str) -> str:
     return f"ASKED#{hashlib.sha256(phone.encode()).hexdigest()[:32]}"
 
 
-def asker(consent: Consent, message_id: str) -> table.Put:
+def save_asker(consent: Consent, message_id: str) -> table.Put:
     """The write that records which project asked a phone, so that a reply finds it."""
     row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
     expires_at = table.expiry(clock.now() + ASKER_KEPT_MS)
     return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, condition="")
 
 
-def asked_by(phone: str, message_id: str | None) -> Scope | None:
+def find_asker(phone: str, message_id: str | None) -> Scope | None:
     """The project and mode of a phone's reply: those whose message it answers, else those that asked last."""
     rows = [row for page in table.query(askers_pk(phone), limit=100) for row in page if not table.is_expired(row)]
     rows.sort(key=lambda row: (row["message_id"] == message_id, row["asked_at"]))
@@ -345,7 +345,7 @@ def asked_by(phone: str, message_id: str | None) -> Scope | None:
     return scope_of(rows[-1]["sk"])
 
 
-def _unknown(phone: str) -> ConsentDocument:
+def _never_asked(phone: str) -> ConsentDocument:
     """The document of a phone that was never asked and never answered."""
     return {
         "phone": phone,

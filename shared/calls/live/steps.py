@@ -101,7 +101,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
     session_id = record.doc["id"]
     admission = capacity.admit(scope, session_id)
     if isinstance(admission, capacity.Wait):
-        tasks.save_step(claim, [transitions.wait(scope, record, admission.until), *admission.writes])
+        tasks.save_step(claim, [transitions.wait_for_capacity(scope, record, admission.until), *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
@@ -143,9 +143,9 @@ def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> lis
     session_id = record.doc["id"]
     if not none_placed:
         return [transitions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
-    waits = capacity.refused(scope, session_id)
-    undone = transitions.wait(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
-    return [undone, project_limits.undo(scope), *waits.writes]
+    waits = capacity.back_off(scope, session_id)
+    undo = {"started_at": None, "opening": None, "stage": None}
+    return [transitions.wait_for_capacity(scope, record, waits.until, undo), project_limits.undo(scope), *waits.writes]
 
 
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:

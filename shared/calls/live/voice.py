@@ -103,7 +103,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     if not session.row.get("talked") and voicemail.is_greeting(text):
         response = Response(VOICEMAIL, ends_call=True)
         machine = transitions.replace(scope, session, {}, {"voicemail": True})
-        return _Turn(response, [machine, _spoken(scope, session, transcript, lines, text, response)])
+        return _Turn(response, [machine, _write_transcript(scope, session, transcript, lines, text, response)])
     briefing, before = dialogue.brief(scope, session), Progress.of(session.row)
     said = [*((line["role"], line["content"]) for line in lines), ("customer", text)]
     try:
@@ -117,10 +117,11 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     if progress.opted_out:
         opting_out.keep(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
     writes = _writes(scope, session, result, progress)
-    return _Turn(response, [*writes, _spoken(scope, session, transcript, lines, text, response)], result.actions)
+    writes.append(_write_transcript(scope, session, transcript, lines, text, response))
+    return _Turn(response, writes, result.actions)
 
 
-def _spoken(
+def _write_transcript(
     scope: Scope,
     session: SessionRecord,
     transcript: table.Row | None,
@@ -144,14 +145,14 @@ def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: 
 
 
 def _opening(session: SessionRecord) -> list[Line]:
-    return dialogue.spoken([("agent", session.row["opening"])]) if "opening" in session.row else []
+    return dialogue.to_lines([("agent", session.row["opening"])]) if "opening" in session.row else []
 
 
 def _lines(session: SessionRecord, before: Sequence[Line], text: str, reply: str) -> list[Line]:
     """The lines of a turn: the customer's, which ends now, and the agent's, which begins now."""
     began = session.doc["answered_at"] or session.doc["dialed_at"]
     began_at = session.row["started_at"] if began is None else clock.parse(began)
-    customer, agent = dialogue.spoken([("customer", text), ("agent", reply)])
+    customer, agent = dialogue.to_lines([("customer", text), ("agent", reply)])
     length = customer["ended_at_ms"] - customer["started_at_ms"]
     last = before[-1]["ended_at_ms"] if before else 0
     start = max(last + 1, clock.now() - began_at - length)

@@ -167,7 +167,7 @@ def test_a_call_that_the_carrier_has_no_capacity_for_stays_queued_and_is_dialed_
     assert call.row["contact_id"] == line.contacts[call.id]
     assert call.doc["dialed_at"] == clock.iso(clock.now())
     assert events_of(stage, call.id) == ["session.created", "session.dialing"]
-    _, counts = project_limits.read(call.scope, table.get_many(project_limits.keys(call.scope)))
+    _, counts = project_limits.of_rows(call.scope, table.get_many(project_limits.keys(call.scope)))
     assert (counts.at_once, counts.today) == (1, 1)
 
 
