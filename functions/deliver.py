@@ -279,7 +279,7 @@ def _save_attempt(delivery: ClaimedDelivery, sent: SentEvent, step: Retry | Ende
     }
     if isinstance(step, Ended):
         return _save(delivery, deliveries.end(doc, step.status, clock.iso(now)), tasks.NO_WORK, also)
-    at = now + clock.scaled(step.wait_s)
+    at = now + clock.scaled_ms(step.wait_s)
     waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
     saved = _save(delivery, waiting, tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)
     if saved:

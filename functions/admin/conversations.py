@@ -31,7 +31,7 @@ MESSAGES_SHOWN = 100
 WAITING = "waiting"
 """The status, and the value of its filter, that the pages give to conversations that wait for a person. Also the
 section of the queue."""
-LOOK_AGAIN = 10
+LOOK_AGAIN_S = 10
 """Seconds after which the queue looks again."""
 NOTICES = {
     "ended": "The conversation has ended. A new message on its thread begins another one.",
@@ -95,7 +95,7 @@ def _queue(visit: InProject, records: list[ConversationRecord], cursor: str | No
         "latest": conversations.latest_messages(visit.scope, records),
         "named": names.of(visit, (one.doc["customer_id"] for one in records)),
         "seen": _digest(records),
-        "look_again": LOOK_AGAIN,
+        "look_again": LOOK_AGAIN_S,
     }
 
 

@@ -121,7 +121,7 @@ def _deliveries(visit: InProject, event: EventRow) -> dict[str, Any]:
         "causes": causes,
         "requests": requests,
         "endpoints": snapshots,
-        "look_again": _look_again(found),
+        "look_again": _look_again_s(found),
     }
 
 
@@ -149,7 +149,7 @@ def may_send_now(visit: InProject, one: Delivery) -> bool:
     return visit.may_change and waits
 
 
-def _look_again(found: list[Delivery]) -> int | None:
+def _look_again_s(found: list[Delivery]) -> int | None:
     due = [clock.parse(one["next_attempt_at"]) for one in found if one["next_attempt_at"]]
     if not due:
         return None

@@ -18,7 +18,7 @@ from shared.webhooks.events import RETENTION_MS
 
 SECTION = "failed_deliveries"
 PAGE = 50
-LOOK_AGAIN = 2
+LOOK_AGAIN_S = 2
 """Seconds after which the page looks again while a replay is running."""
 NOTICES = {
     "stopped": "The replay was stopped. Deliveries that it has sent already go on.",
@@ -112,7 +112,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
         "failed": failed,
         "retrying": retrying,
         "replays": found,
-        "look_again": LOOK_AGAIN if running else None,
+        "look_again": LOOK_AGAIN_S if running else None,
         "can_replay": visit.may_change and bool({*chosen} - running),
     }
 

@@ -19,9 +19,9 @@ from shared.core.errors import ApiError
 from shared.pages import SECURITY
 
 SECTION = "sessions"
-LOOK_AGAIN = 2
+LOOK_AGAIN_S = 2
 """Seconds after which the page looks again while a call is under way."""
-FAR = 60 * clock.SECOND
+FAR_MS = 60 * clock.SECOND
 """The page looks less often while the call waits for longer than this."""
 _FILTERS = ("call_status", "outcome", "channel", "customer_id", "appointment_id")
 NOTICES = {
@@ -123,8 +123,10 @@ def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
     working = FileStatus.PROCESSING in (session["transcript_status"], session["recording_status"])
     under_way = session["call_status"] in (SessionCallStatus.QUEUED, SessionCallStatus.DIALING)
     dial_at = session["dial_at"]
-    waits_long = dial_at is not None and clock.parse(dial_at) > clock.now() + FAR
-    look_again = 60 if waits_long or sessions.awaits_consent(session) else LOOK_AGAIN if under_way or working else None
+    waits_long = dial_at is not None and clock.parse(dial_at) > clock.now() + FAR_MS
+    look_again = LOOK_AGAIN_S if under_way or working else None
+    if waits_long or sessions.awaits_consent(session):
+        look_again = 60
     lines = transcripts.lines(row) if row else []
     is_queued = session["call_status"] == SessionCallStatus.QUEUED
     named = names.of(visit, (session["customer_id"], session["appointment_id"]))

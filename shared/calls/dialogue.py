@@ -30,7 +30,7 @@ LONGEST_NAME = 80
 """Characters of a name or a title that are spoken."""
 CHARACTERS_A_SECOND = 15
 """The pace of natural speech. A simulated call itself takes two seconds, in which nobody could follow a dialogue."""
-SHORTEST, PAUSE = 800, 400
+SHORTEST_MS, PAUSE_MS = 800, 400
 """Milliseconds: the length of the shortest line, and the pause before each line."""
 STOPPED = "Sorry, I have just heard that we are not to call you. Goodbye."
 _OFFER = "Is there anything that I can do for you?"
@@ -211,8 +211,8 @@ def to_lines(texts: Sequence[tuple[Speaker, str]]) -> list[Line]:
     lines: list[Line] = []
     end = 0
     for role, content in texts:
-        start = end + PAUSE
-        end = start + max(SHORTEST, len(content) * clock.SECOND // CHARACTERS_A_SECOND)
+        start = end + PAUSE_MS
+        end = start + max(SHORTEST_MS, len(content) * clock.SECOND // CHARACTERS_A_SECOND)
         lines.append({"role": role, "content": content, "started_at_ms": start, "ended_at_ms": end})
     return lines
 

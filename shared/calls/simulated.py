@@ -119,7 +119,7 @@ def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         return transitions.put_off_or_end(scope, record, clear)
     outcome = simulated_numbers.scripted_call(clear.to)
     seconds = ANSWERED_AFTER_S if outcome.says else ENDED_AFTER_S
-    return transitions.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
+    return transitions.dial(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
 
 
 def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequence[table.Write]:
@@ -133,7 +133,7 @@ def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall)
         }
         return [transitions.replace(scope, record, answer, tasks.due_attributes(session["id"], now))]
     if session["recording_status"] == FileStatus.NONE:
-        ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER_S - ANSWERED_AFTER_S)
+        ends_at = clock.parse(session["answered_at"]) + clock.scaled_ms(ENDED_AFTER_S - ANSWERED_AFTER_S)
         begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
         return [transitions.replace(scope, record, begins, tasks.due_attributes(session["id"], ends_at))]
     return _talk(scope, record, outcome)

@@ -114,7 +114,7 @@ def due_at(scope: Scope, session: Session) -> clock.Instant:
 
 
 def _due_at(scope: Scope, dial_at: clock.Instant) -> clock.Instant:
-    return dial_at + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
+    return dial_at + (clock.scaled_ms(DIALS_AFTER_S) if scope.is_simulated else 0)
 
 
 def dial_attributes(session_id: str, at: clock.Instant) -> dict[str, table.Value | None]:
@@ -158,7 +158,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
         if counts.today >= allowed.per_day:
             return Denied(BLOCKED, project_limits.REACHED.format(allowed.daily))
         if counts.at_once >= allowed.at_once:
-            return PutOff(clock.now() + clock.scaled(PUT_OFF_S))
+            return PutOff(clock.now() + clock.scaled_ms(PUT_OFF_S))
         writes.append(project_limits.increment(scope, counts))
     if record.doc["channel"] == Channel.WHATSAPP:
         consent = consents.find(scope, to)

@@ -66,7 +66,7 @@ def sleep(seconds: float) -> None:
     _sleep(seconds)
 
 
-def scaled(seconds: float) -> int:
+def scaled_ms(seconds: float) -> int:
     """`seconds` in milliseconds, divided by the local runner's `SPEED` (1 when deployed; promises 10)."""
     return int(seconds * SECOND / float(os.environ.get("SPEED") or 1))
 

@@ -111,7 +111,7 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
         raise max(waits, key=lambda wait: wait.until)
     if stopped or "stopped_at" not in erasure:
         erasure = table.write_and_get(table.Update(pk, sk, set={"stopped_at": clock.now()}))
-    settled_at = erasure["stopped_at"] + clock.scaled(SETTLES_S)
+    settled_at = erasure["stopped_at"] + clock.scaled_ms(SETTLES_S)
     if clock.now() < settled_at:
         raise NotYet(settled_at, "requests and workers that began before must end")
 

@@ -101,7 +101,7 @@ def due_attributes(sk: str, at: clock.Instant, grace_s: int = SWEEP_GRACE_S) -> 
 
     `grace_s` is the time after `at`, in scaled seconds, at which `sweep` sends another wake-up.
     """
-    return {"due_at": at, **woken_from(sk, at + max(clock.scaled(grace_s), MIN_GRACE_MS))}
+    return {"due_at": at, **woken_from(sk, at + max(clock.scaled_ms(grace_s), MIN_GRACE_MS))}
 
 
 def woken_from(sk: str, at: clock.Instant) -> dict[str, table.Value | None]:
@@ -244,7 +244,7 @@ def postpone_wake_up(row: table.Row) -> None:
     Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
     wake-up has started may be the one that holds it.
     """
-    wait = clock.scaled(min(MIN_INTERVAL_S * 2 ** row.get("wake_ups", 0), MAX_INTERVAL_S))
+    wait = clock.scaled_ms(min(MIN_INTERVAL_S * 2 ** row.get("wake_ups", 0), MAX_INTERVAL_S))
     update = table.Update(
         row["pk"],
         row["sk"],

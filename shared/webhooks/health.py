@@ -87,7 +87,7 @@ def _change(
     now, failing_since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
         return _disable(scope, endpoint, DisabledReason.GONE)
-    if outcome.error and failing_since is not None and now - failing_since >= clock.scaled(FAILING_LIMIT_S):
+    if outcome.error and failing_since is not None and now - failing_since >= clock.scaled_ms(FAILING_LIMIT_S):
         return _disable(scope, endpoint, DisabledReason.FAILING)
     attributes, notice = mark(endpoint, outcome, arrival), _notice(endpoint, outcome)
     if bool(outcome.error) != (failing_since is not None):
@@ -121,7 +121,7 @@ def _notice(endpoint: Snapshot, outcome: AttemptOutcome) -> Notice | None:
     if not outcome.error:
         return Notice.RECOVERED if endpoint.noticed and endpoint.doc["enabled"] else None
     since = endpoint.failing_since
-    is_due = since is not None and not endpoint.noticed and clock.now() - since >= clock.scaled(NOTICE_AFTER_S)
+    is_due = since is not None and not endpoint.noticed and clock.now() - since >= clock.scaled_ms(NOTICE_AFTER_S)
     return Notice.FAILING if is_due else None
 
 
@@ -160,7 +160,7 @@ def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:
     about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint_id}
     logger().warning(f"webhook endpoint {notice}", extra=about)
     topic = os.environ.get("NOTICES_TOPIC_ARN")
-    if topic is None or (notice is Notice.DISABLED and unchanged_for < clock.scaled(NOTICE_AFTER_S)):
+    if topic is None or (notice is Notice.DISABLED and unchanged_for < clock.scaled_ms(NOTICE_AFTER_S)):
         return
     parameters = {
         "TopicArn": topic,

@@ -98,7 +98,7 @@ def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Destinati
 
 def put_off_until(due_at: clock.Instant) -> clock.Instant:
     """The instant until which a delivery to a hanging endpoint is put off that was due at `due_at`."""
-    now, (least, most) = clock.now(), map(clock.scaled, PUT_OFF_S)
+    now, (least, most) = clock.now(), map(clock.scaled_ms, PUT_OFF_S)
     return now + min(max(least, 2 * (now - due_at)), most)
 
 

@@ -235,7 +235,7 @@ def step(claim: tasks.Claim[ReplayRow]) -> None:
 
 def _continue(claim: tasks.Claim[ReplayRow], wait_s: int, **changes: table.Value | None) -> None:
     """End the step. The next one is due in `wait_s` seconds, not scaled."""
-    due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait_s))
+    due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled_ms(wait_s))
     tasks.save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 

@@ -85,7 +85,7 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
         deliver_event(stage, stopped_clock)
         stopped_clock.forward(health.FAILING_LIMIT_S / 2)
         deliver_event(stage, stopped_clock)
-        stopped_clock.forward(clock.scaled(health.FAILING_LIMIT_S) / clock.SECOND / 2 + 1)
+        stopped_clock.forward(clock.scaled_ms(health.FAILING_LIMIT_S) / clock.SECOND / 2 + 1)
         deliver_event(stage, stopped_clock)
         assert get_resource(stage, f"/v1/webhook_endpoints/{failing}")["disabled_reason"] == "failing"
         assert notices(lines) == [DISABLED, FAILING, DISABLED]

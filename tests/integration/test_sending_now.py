@@ -57,7 +57,7 @@ def test_it_is_sent_now_and_the_ladder_goes_on(stage: Stage, stopped_clock: Cloc
         assert one.send_now()
         assert (len(receiver.requests), one.doc["attempt_count"]) == (2, 2)
         wait = clock.parse(one.doc["next_attempt_at"]) - clock.now()
-        assert wait == clock.scaled(limits.RETRY_SCHEDULE_S[2])
+        assert wait == clock.scaled_ms(limits.RETRY_SCHEDULE_S[2])
         wake_up(stage, one.doc)
         assert len(receiver.requests) == 2, "the timer of the first wait sends nothing"
         obedient.behaviour = answer(200)

@@ -136,7 +136,7 @@ def test_speed_divides_waits(
     if speed is not None:
         monkeypatch.setenv("SPEED", speed)
 
-    assert clock.scaled(seconds) == milliseconds
+    assert clock.scaled_ms(seconds) == milliseconds
 
 
 @pytest.mark.usefixtures("real_clock_afterwards")

@@ -127,7 +127,7 @@ class Consent:
         if self.behaviour in (None, ConsentBehaviour.SILENT):
             return None
         assert self.doc["requested_at"] is not None, "a pending request was made"
-        return clock.parse(self.doc["requested_at"]) + clock.scaled(SIMULATED_ANSWER_S)
+        return clock.parse(self.doc["requested_at"]) + clock.scaled_ms(SIMULATED_ANSWER_S)
 
     @property
     def simulated_answer(self) -> ConsentStatus:
@@ -233,7 +233,7 @@ def with_request(consent: Consent, session_id: str) -> ConsentDocument:
         "request": old["request"] + 1,
         "requests": [*old["requests"], clock.iso(now)][-2:],
         "requested_at": clock.iso(now),
-        "expires_at": clock.iso(now + clock.scaled(lasts)),
+        "expires_at": clock.iso(now + clock.scaled_ms(lasts)),
         "sessions": [session_id],
     }
 

@@ -151,14 +151,14 @@ def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> lis
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:
     """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
-    age, patience = _ms_since_dialed(session), LOST_AFTER_MS
+    age_ms, patience_ms = _ms_since_dialed(session), LOST_AFTER_MS
     due = tasks.due_attributes(session["id"], now + POLL_MS)
     try:
-        state = _describe(contact_id, age)
+        state = _describe(contact_id, age_ms)
     except (Busy, NotConfigured) as error:
         logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
-        state, patience = None, LONGEST_MS + LOST_AFTER_MS
-    if state is None and age >= patience:
+        state, patience_ms = None, LONGEST_MS + LOST_AFTER_MS
+    if state is None and age_ms >= patience_ms:
         return _end_dialed(scope, record, TIMEOUT, None, now)
     if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
         adapters.carrier().stop(contact_id)
@@ -175,10 +175,10 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
     return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
 
 
-def _describe(contact_id: str, age: int) -> ContactState | None:
+def _describe(contact_id: str, age_ms: int) -> ContactState | None:
     """The carrier's state of a call. A call that takes too long is stopped. Raises Busy, NotConfigured."""
     state = adapters.carrier().describe(contact_id)
-    if state is None or state.ending is not None or age < LONGEST_MS:
+    if state is None or state.ending is not None or age_ms < LONGEST_MS:
         return state
     adapters.carrier().stop(contact_id)
     too_long = TIMEOUT if state.answered_at is None else Ending(SessionCallStatus.COMPLETED, EndedReason.MAX_DURATION)

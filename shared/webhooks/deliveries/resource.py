@@ -390,7 +390,7 @@ def put_off(scope: Scope, row: DeliveryRow, until: clock.Instant) -> dict[str, t
     listed = {} if is_test(row) else {"f1": retrying_partition(scope, row["endpoint"])}
     return {
         "put_off_until": until,
-        **tasks.woken_from(row["sk"], until - clock.scaled(tasks.SWEEP_AHEAD_S)),
+        **tasks.woken_from(row["sk"], until - clock.scaled_ms(tasks.SWEEP_AHEAD_S)),
         **listed,
     }
 
@@ -408,7 +408,7 @@ def close(row: DeliveryRow, endpoint: Snapshot | None) -> Delivery:
     if closed_at is None or "lost" in row:
         return end(doc, DeliveryStatus.CANCELED, clock.iso(clock.now()))
     # The current wait began when the latest attempt was recorded, or at the creation.
-    waits_since_ms = row["due_at"] - clock.scaled(RETRY_SCHEDULE_S[doc["attempt_count"]])
+    waits_since_ms = row["due_at"] - clock.scaled_ms(RETRY_SCHEDULE_S[doc["attempt_count"]])
     return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(waits_since_ms)))
 
 
