@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from shared.agent import Utterance, dates, identity
@@ -62,13 +63,17 @@ class Callee:
         return f"this is the automated AI assistant of {self.business}."
 
 
-def check(
-    callee: Callee, stage: Stage | None, history: Sequence[Utterance], tools: Tools
-) -> tuple[str | None, Stage | None]:
-    """What is said to the last utterance, and the next stage. `history` begins with the opening.
+class CheckResult(NamedTuple):
+    """What comes of an answer in the identity check."""
 
-    Nothing is said: the agent itself replies. No stage: the person speaks, or the call ends with what is said.
-    """
+    words: str | None
+    """What is said; None if the agent itself replies."""
+    next_stage: Stage | None
+    """None if the person speaks, or the call ends with the words."""
+
+
+def check(callee: Callee, stage: Stage | None, history: Sequence[Utterance], tools: Tools) -> CheckResult:
+    """What comes of the last utterance. `history` begins with the opening."""
     if stage is None:
         return _answer_reached(callee, tools)
     if callee.name is None:
@@ -86,7 +91,7 @@ def check(
         # Who speaks now may have heard nothing of it yet.
         words, next_stage = history[0].content, Stage.ASKED
     elif answer == Answer.YES:
-        return f"Thank you. {callee.matter}", None
+        return CheckResult(f"Thank you. {callee.matter}", None)
     elif answer == Answer.WHO:
         words, next_stage = f"Hello, {callee.who} {callee.question}", stage
     else:
@@ -94,58 +99,57 @@ def check(
     gives_up = stage == next_stage == Stage.ASKED_AGAIN and answer == Answer.OTHER
     if gives_up or len(history) >= MOST_LINES:
         tools.end_conversation()
-        return UNREACHED.format(callee.name), None
-    return words, next_stage
+        return CheckResult(UNREACHED.format(callee.name), None)
+    return CheckResult(words, next_stage)
 
 
-def _answer_reached(callee: Callee, tools: Tools) -> tuple[str | None, Stage | None]:
+def _answer_reached(callee: Callee, tools: Tools) -> CheckResult:
     if identity.is_wrong_number(tools.turn.message):
         return _wrong_person(tools)
     if identity.asks_for_caller(tools.turn.message):
-        return f"Hello, {callee.who} {callee.matter_in_short if callee.name is None else callee.matter}", None
-    return None, None
+        matter = callee.matter_in_short if callee.name is None else callee.matter
+        return CheckResult(f"Hello, {callee.who} {matter}", None)
+    return CheckResult(None, None)
 
 
-def _answer_told(callee: Callee, stage: Stage, tools: Tools) -> tuple[str | None, Stage | None]:
+def _answer_told(callee: Callee, stage: Stage, tools: Tools) -> CheckResult:
     if stage != Stage.TOLD:
         # The customer was deleted meanwhile.
         return _wrong_person(tools, done=None)
     if identity.is_wrong_number(tools.turn.message):
         return _wrong_person(tools)
     if identity.asks_who(tools.turn.message):
-        return f"Hello, {callee.who} {callee.matter_in_short}", None
-    return None, None
+        return CheckResult(f"Hello, {callee.who} {callee.matter_in_short}", None)
+    return CheckResult(None, None)
 
 
-def _wrong_person(tools: Tools, done: CallOutcome | None = CallOutcome.WRONG_PERSON) -> tuple[str | None, Stage | None]:
+def _wrong_person(tools: Tools, done: CallOutcome | None = CallOutcome.WRONG_PERSON) -> CheckResult:
     tools.result.done = done
     tools.end_conversation()
-    return WRONG, None
+    return CheckResult(WRONG, None)
 
 
-def _away(callee: Callee, tools: Tools) -> tuple[str, Stage | None]:
+def _away(callee: Callee, tools: Tools) -> CheckResult:
     """Ask when to call again, unless the answer says so already."""
     at = _time([tools.turn.message], callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
-        return _later(at), None
-    return f"When should we call {callee.name} again?", Stage.CALLBACK
+        return CheckResult(_later(at), None)
+    return CheckResult(f"When should we call {callee.name} again?", Stage.CALLBACK)
 
 
-def _callback(
-    callee: Callee, stage: Stage, answer: Answer, history: Sequence[Utterance], tools: Tools
-) -> tuple[str, Stage | None]:
+def _callback(callee: Callee, stage: Stage, answer: Answer, history: Sequence[Utterance], tools: Tools) -> CheckResult:
     """End the call for another one, at the time that the last answers name, if they name one."""
     if answer == Answer.WHO and stage == Stage.CALLBACK and len(history) < MOST_LINES:
-        return f"Hello, {callee.who} When should we call {callee.name} again?", Stage.CALLBACK
+        return CheckResult(f"Hello, {callee.who} When should we call {callee.name} again?", Stage.CALLBACK)
     before = [one.content for one in history[:-1] if one.role == "user"]
     texts = [*before[-1:], tools.turn.message] if stage == Stage.CALLBACK_TIME else [tools.turn.message]
     at = _time(texts, callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
-        return _later(at), None
+        return CheckResult(_later(at), None)
     if isinstance(at, dates.Unclear) and stage == Stage.CALLBACK and dates.names_any(tools.turn.message):
-        return at.ask, Stage.CALLBACK_TIME
+        return CheckResult(at.ask, Stage.CALLBACK_TIME)
     tools.result.ends_for_later = True
-    return _later(None), None
+    return CheckResult(_later(None), None)
 
 
 def _time(texts: Sequence[str], zone: str) -> datetime | dates.Unclear:
