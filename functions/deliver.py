@@ -309,7 +309,7 @@ def _release(delivery: ClaimedDelivery, *, until: clock.Instant | None = None) -
 
 
 def _save(
-    delivery: ClaimedDelivery, doc: Delivery, schedule: tasks.Attributes, also: Sequence[table.Write] = ()
+    delivery: ClaimedDelivery, doc: Delivery, schedule: table.Attributes, also: Sequence[table.Write] = ()
 ) -> bool:
     """Write the delivery and end the claim. False if another worker has taken over the delivery.
 

@@ -7,7 +7,7 @@ the sign-in, its issuer and subject. From then on only that identity is the memb
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -85,7 +85,7 @@ class Person:
 
     memberships: tuple[Membership, ...]
     signed_out_at: clock.Instant
-    others: Mapping[tuple[str, str], table.Row] = field(repr=False)
+    others: table.Rows = field(repr=False)
 
     def in_project(self, project_id: int) -> Membership | None:
         """The membership in this project; None without one."""

@@ -38,7 +38,7 @@ class Stored:
         return {**self.settings, "business_name": self.business}
 
 
-def keys(scope: Scope) -> list[tuple[str, str]]:
+def keys(scope: Scope) -> list[table.Key]:
     """The keys of the rows from which `of_rows` reads the settings."""
     return [(scope.pk(KIND), KIND), projects.row_key(scope.project_id)]
 
@@ -48,7 +48,7 @@ def read(scope: Scope) -> Stored:
     return of_rows(scope, table.get_many(keys(scope)))
 
 
-def of_rows(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> Stored:
+def of_rows(scope: Scope, rows: table.Rows) -> Stored:
     """The settings in these rows. Raises LookupError if the project is not among them."""
     own, of_project = keys(scope)
     if of_project not in rows:

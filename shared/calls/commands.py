@@ -237,7 +237,7 @@ def can_be_called(customer: CustomerRecord) -> bool:
     return doc["phone"] is not None and not doc["do_not_call"] and "active_session" not in customer.row
 
 
-def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[str, str], table.Row]:
+def _read(scope: Scope, customer_id: str, options: CallCreate) -> table.Rows:
     """The rows that a new call depends on, apart from the consent, in one read."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
@@ -254,7 +254,7 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[
     return table.get_many(keys)
 
 
-def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> CustomerRecord:
+def _customer(scope: Scope, id: str, rows: table.Rows) -> CustomerRecord:
     row = rows.get((scope.pk(CUSTOMERS.kind), id))
     if row is None:
         deleted = CUSTOMERS.deleted_row(scope, id) is not None
@@ -262,9 +262,7 @@ def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) 
     return CUSTOMERS.record(row)
 
 
-def _appointment(
-    scope: Scope, customer_id: str, options: CallCreate, rows: Mapping[tuple[str, str], table.Row]
-) -> AppointmentRecord | None:
+def _appointment(scope: Scope, customer_id: str, options: CallCreate, rows: table.Rows) -> AppointmentRecord | None:
     id = options.appointment_id
     if id is None:
         return None
@@ -286,7 +284,7 @@ def _channel(scope: Scope, phone: str, options: CallCreate) -> Channel:
     return Channel.WHATSAPP if implied else Channel.PHONE
 
 
-def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.Row]) -> bool:
+def _must_have_room(scope: Scope, to: str, rows: table.Rows) -> bool:
     """Whether the project may call this number. Raises `call_limit_reached` if it has no call left now."""
     if not scope.livemode:
         return True

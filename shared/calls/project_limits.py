@@ -7,7 +7,6 @@ carrier, for all projects together, are in `shared/calls/capacity.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.core import clock
@@ -54,12 +53,12 @@ class Counts:
         return limits.daily if self.today >= limits.per_day else None
 
 
-def keys(scope: Scope) -> list[tuple[str, str]]:
+def keys(scope: Scope) -> list[table.Key]:
     """The keys of the rows with limits and counts; empty in test mode, where calls cost nothing."""
     return [projects.row_key(scope.project_id), _key(scope)] if scope.livemode else []
 
 
-def of_rows(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> tuple[Limits, Counts]:
+def of_rows(scope: Scope, rows: table.Rows) -> tuple[Limits, Counts]:
     """Limits and counts from the rows of `keys`."""
     project = rows.get(projects.row_key(scope.project_id), {})
     counter = rows.get(_key(scope), {})
@@ -129,7 +128,7 @@ def _attributes(limits: Limits) -> dict[str, table.Value | None]:
     }
 
 
-def _key(scope: Scope) -> tuple[str, str]:
+def _key(scope: Scope) -> table.Key:
     return scope.pk("count"), "call"
 
 

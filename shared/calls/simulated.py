@@ -175,11 +175,11 @@ def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
         changes: SessionChanges = {"transcript_status": FileStatus.AVAILABLE}
         return transitions.replace(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
     if session["recording_status"] == FileStatus.PROCESSING:
-        return _record(scope, record)
+        return _store_recording(scope, record)
     return transitions.replace(scope, record, {}, tasks.NO_WORK)
 
 
-def _record(scope: Scope, record: SessionRecord) -> table.Update:
+def _store_recording(scope: Scope, record: SessionRecord) -> table.Update:
     """Store the recording; the write that makes it available."""
     session_id = record.doc["id"]
     transcript = transcripts.find(scope, session_id)

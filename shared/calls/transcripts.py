@@ -55,5 +55,5 @@ def deletion(scope: Scope, session_id: str) -> table.Delete:
     return table.Delete(*_key(scope, session_id), condition="")
 
 
-def _key(scope: Scope, session_id: str) -> tuple[str, str]:
+def _key(scope: Scope, session_id: str) -> table.Key:
     return scope.pk(SESSIONS.kind, session_id), "transcript"

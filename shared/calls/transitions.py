@@ -92,7 +92,7 @@ def replace(
     scope: Scope,
     record: SessionRecord,
     changes: SessionChanges,
-    internal: Mapping[str, table.Value | None],
+    internal: table.Attributes,
 ) -> table.Update:
     """The write of a step, on condition that the session did not change since it was read."""
     present = record.doc["call_status"]
@@ -196,7 +196,7 @@ def wait_for_capacity(
     scope: Scope,
     record: SessionRecord,
     until: clock.Instant,
-    attributes: Mapping[str, table.Value | None] | None = None,
+    attributes: table.Attributes | None = None,
 ) -> table.Update:
     """The write of a call that could be dialed now, if there were capacity, and is tried again at `until`."""
     due = tasks.due_attributes(record.doc["id"], until)

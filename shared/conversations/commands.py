@@ -98,7 +98,7 @@ def end(
     scope: Scope,
     record: ConversationRecord,
     reply_at: str | None = None,
-    internal: Mapping[str, table.Value | None] | None = None,
+    internal: table.Attributes | None = None,
 ) -> Change[Conversation]:
     """End a conversation as it was read, which frees its `external_id`. Nothing changes if it has already ended.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from shared.projects import projects
 from shared.store import table
@@ -21,12 +21,12 @@ KIND = "opt_out"
 _PHONE = "phone#"
 
 
-def keys(scope: Scope) -> list[tuple[str, str]]:
+def keys(scope: Scope) -> list[table.Key]:
     """The key of the row that `has_opted_out` takes in `rows`."""
     return [(scope.pk(KIND), "key")]
 
 
-def has_opted_out(scope: Scope, phone: str, rows: Mapping[tuple[str, str], table.Row] | None = None) -> bool:
+def has_opted_out(scope: Scope, phone: str, rows: table.Rows | None = None) -> bool:
     """Whether nobody may be called at this phone. `rows` saves a read if it has those of `keys` that exist."""
     row = _key_row(scope) if rows is None else rows.get(keys(scope)[0])
     return row is not None and table.get(*_address(scope, hash_of(row["key"], phone))) is not None
@@ -95,5 +95,5 @@ def _delete(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
     return [table.Delete(pk, sk, condition="")] if table.get(pk, sk) else []
 
 
-def _address(scope: Scope, phone_hash: str) -> tuple[str, str]:
+def _address(scope: Scope, phone_hash: str) -> table.Key:
     return scope.pk(KIND), _PHONE + phone_hash

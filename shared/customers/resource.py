@@ -114,7 +114,7 @@ def must_exist(scope: Scope, id: str, param: str) -> table.Check:
     return table.Check(scope.pk(CUSTOMERS.kind), id, on_condition_failed=on_condition_failed)
 
 
-def erasure_key(scope: Scope, id: str) -> tuple[str, str]:
+def erasure_key(scope: Scope, id: str) -> table.Key:
     """The key of the row that marks a customer as erased (`shared/erasure`)."""
     return scope.pk("erasure"), id
 

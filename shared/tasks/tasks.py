@@ -42,10 +42,9 @@ MAX_STEPS = 20
 """The most steps that one worker takes before it leaves the rest to a new wake-up."""
 
 R = TypeVar("R", bound=Mapping[str, Any])
-Attributes = Mapping[str, table.Value | None]
 
-_UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "wake_ups"))
-NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))
+_UNCLAIMED: table.Attributes = dict.fromkeys(("lease", "lease_until", "lost", "wake_ups"))
+NO_WORK: table.Attributes = dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))
 """The attributes of a row without a scheduled step."""
 
 
@@ -168,7 +167,7 @@ def claim_soon(pk: str, sk: str, until: Callable[[], clock.Instant]) -> Claim[R]
     return result if isinstance(result, Claim) else None
 
 
-def if_waiting(row: Mapping[str, Any], changes: Attributes) -> table.Update:
+def if_waiting(row: Mapping[str, Any], changes: table.Attributes) -> table.Update:
     """The write of these attributes, on condition that the step is due as in `row` and no worker has claimed it."""
     # A worker that records a step changes `due_at`.
     condition = "due_at = :due_at AND attribute_not_exists(lease)"
@@ -186,7 +185,7 @@ def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = 
     table.write([_if_claimed(claim, write, keep=keep) for write in writes], uuid.uuid4().hex)
 
 
-def release(claim: Claim[Any], changes: Attributes | None = None, *, failed: bool = False) -> None:
+def release(claim: Claim[Any], changes: table.Attributes | None = None, *, failed: bool = False) -> None:
     """End the claim. The work stays due, so that the next wake-up can claim it. Best effort: the lease expires anyway.
 
     Only a recorded step resets the counts of lost workers and of wake-ups. If `failed` is set, the worker counts as

@@ -8,7 +8,7 @@ stopped, and no delivery is retried twice. An endpoint has one replay at a time;
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import NotRequired, cast
@@ -240,7 +240,7 @@ def _continue(claim: tasks.Claim[ReplayRow], wait_s: int, **changes: table.Value
 
 
 def _retry(
-    scope: Scope, claim: tasks.Claim[ReplayRow], rows: Sequence[DeliveryRow], counted: Mapping[str, table.Value | None]
+    scope: Scope, claim: tasks.Claim[ReplayRow], rows: Sequence[DeliveryRow], counted: table.Attributes
 ) -> tuple[str | None, ReplayEnd | None]:
     """Retry these deliveries, each in one transaction with its count, and with what the step has `counted` before.
 
@@ -308,7 +308,7 @@ def _retry_status(delivery: Delivery) -> RetryStatus:
     return RetryStatus.ACCEPTED if delivery["status"] == DeliveryStatus.SUCCEEDED else RetryStatus.REFUSED
 
 
-def _end(claim: tasks.Claim[ReplayRow], how: ReplayEnd, counted: Mapping[str, table.Value | None]) -> None:
+def _end(claim: tasks.Claim[ReplayRow], how: ReplayEnd, counted: table.Attributes) -> None:
     tasks.save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **_ended(how)})])
     logger().info("replay ended", extra={"endpoint_id": claim.row["sk"], "how": how})
 

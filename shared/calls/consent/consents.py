@@ -275,9 +275,7 @@ def is_outdated(consent: Consent, status: ConsentStatus, at: clock.Instant) -> b
     return stored > at or (stored == at and status != ConsentStatus.DECLINED)
 
 
-def replace(
-    consent: Consent, doc: ConsentDocument, internal: Mapping[str, table.Value | None] | None = None
-) -> table.Update:
+def replace(consent: Consent, doc: ConsentDocument, internal: table.Attributes | None = None) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
 
     `internal` attributes are set, or removed if they are None. They include those of the

@@ -10,7 +10,10 @@ Unavailable                 DynamoDB throttled the request or did not respond; i
 """
 
 from shared.store.table.encoding import DOCUMENTS as DOCUMENTS
+from shared.store.table.encoding import Attributes as Attributes
+from shared.store.table.encoding import Key as Key
 from shared.store.table.encoding import Row as Row
+from shared.store.table.encoding import Rows as Rows
 from shared.store.table.encoding import Value as Value
 from shared.store.table.encoding import decode as decode
 from shared.store.table.encoding import encode as encode

@@ -13,6 +13,11 @@ from typing import Any
 
 Value = str | int | bool | bytes | dict[str, int]
 Row = dict[str, Any]
+Key = tuple[str, str]
+"""The key of a row: its partition, and its place in it."""
+Rows = Mapping[Key, Row]
+Attributes = Mapping[str, Value | None]
+"""Attributes of a row to be set, or removed if they are None."""
 DOCUMENTS = frozenset({"doc", "before", "body"})
 """The attributes that are stored compressed if they are long: JSON texts."""
 _LONG = 600

@@ -15,7 +15,7 @@ from shared.aws import services
 from shared.aws.client import BegunCall
 from shared.aws.services import Unavailable
 from shared.core import clock
-from shared.store.table.encoding import Row, Value, decode, encode, key
+from shared.store.table.encoding import Key, Row, Value, decode, encode, key
 
 _BATCH_KEYS = 100  # the limit of BatchGetItem
 _BATCH_RETRIES = 6
@@ -65,9 +65,9 @@ def is_expired(row: Row) -> bool:
     return "expires_at" in row and row["expires_at"] <= clock.to_unix(clock.now())
 
 
-def get_many(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Row]:
+def get_many(keys: Sequence[Key]) -> dict[Key, Row]:
     """The rows with these keys that exist and have not expired, by key. One request for each 100 keys."""
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[Key, Row] = {}
     unique = list(dict.fromkeys(keys))
     for start in range(0, len(unique), _BATCH_KEYS):
         for item in _batch_get([key(*one) for one in unique[start : start + _BATCH_KEYS]]):
@@ -88,8 +88,8 @@ def rows_of(entries: Sequence[Row]) -> list[Row]:
 class _SharedRead:
     """What one request of `SharedReads` reads, and its result."""
 
-    keys: list[tuple[str, str]] = field(default_factory=list)
-    rows: Future[dict[tuple[str, str], Row]] = field(default_factory=Future)
+    keys: list[Key] = field(default_factory=list)
+    rows: Future[dict[Key, Row]] = field(default_factory=Future)
 
 
 class SharedReads:
@@ -106,7 +106,7 @@ class SharedReads:
         self._reading = threading.Lock()
         self._next = _SharedRead()
 
-    def get_many(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Row]:
+    def get_many(self, keys: Iterable[Key]) -> dict[Key, Row]:
         """As `get_many`, which this may call for several threads at once. A failure is raised in each of them."""
         with self._joining:
             read = self._next

@@ -5,7 +5,6 @@ A command returns the endpoint afterwards and the writes of one transaction, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypedDict
 
 from shared.core import clock
@@ -132,7 +131,7 @@ def _replace(
     scope: Scope,
     record: WebhookEndpointRecord,
     endpoint: WebhookEndpoint,
-    ciphertexts: Mapping[str, table.Value | None] | None = None,
+    ciphertexts: table.Attributes | None = None,
 ) -> table.Update:
     """The write of a changed endpoint. Disabling starts a new generation; enabling or a new URL resets the health."""
     before = record.doc
