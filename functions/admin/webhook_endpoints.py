@@ -12,6 +12,7 @@ from functions.admin import chart, forms
 from functions.admin.events import FILTERS
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
+from shared.core import threads
 from shared.core.errors import ApiError, Code
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
@@ -87,7 +88,13 @@ def create(visit: InProject) -> Response:
 def show(visit: InProject) -> Response:
     """Show an endpoint with its health and the outcomes of the latest attempts."""
     endpoint, id = visit.endpoint(), visit.params["id"]
-    latest = statistics.latest(visit.scope, id)
+    reads: list[Callable[[], Any]] = [
+        lambda: statistics.latest(visit.scope, id),
+        lambda: failures.count(visit.scope, id, MOST_COUNTED),
+        lambda: failures.count_retrying(visit.scope, endpoint, MOST_COUNTED),
+        lambda: replays.find(visit.scope, [id]).get(id),
+    ]
+    latest, failed, retrying, replay = threads.run_all(lambda read: read(), reads, len(reads))
     return visit.render(
         "webhook_endpoint.html",
         section=SECTION,
@@ -95,10 +102,10 @@ def show(visit: InProject) -> Response:
         latest=latest,
         chart=chart.of(latest.hours),
         types=EVENT_TYPES,
-        failed=failures.count(visit.scope, id, MOST_COUNTED),
-        retrying=failures.count_retrying(visit.scope, endpoint, MOST_COUNTED),
+        failed=failed,
+        retrying=retrying,
         most=MOST_COUNTED,
-        replay=replays.find(visit.scope, [id]).get(id),
+        replay=replay,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
 

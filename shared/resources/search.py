@@ -30,6 +30,8 @@ LEAST_DIGITS = 3
 """The last digits of a phone that find it."""
 EXAMINED = 500
 """The most rows that a query reads."""
+_EXAMINED_FOR_ONE = 50
+"""As `EXAMINED`, for a single word: the first rows are the best."""
 _PAGE = 100
 _AFTER_EVERY_TEXT = "\U0010ffff"
 _PHONE = "+"
@@ -101,17 +103,21 @@ def by_words(
     """The ids of the resources with words that begin as those of `text` do, and whether there may be more.
 
     Those with more of the words as they are come first, then in the order of their words. One query reads the rows of
-    the longest word. If there are too many of them, one more for each word looks for those with the words side by side.
+    the longest word. If there are too many of them, one more for each word looks for those with the words side by side,
+    or, for a single word, for those that have no other.
     """
     wanted = words(text)
     if not wanted:
         return [], False
     longest = max(wanted, key=len)
-    rows = _beginning(scope, collection, longest, newest_first)
-    more = len(rows) == EXAMINED
-    if more and len(wanted) > 1:
-        for rotated in _rotations(wanted):
-            rows += _beginning(scope, collection, " ".join(rotated), newest_first)
+    most = EXAMINED if len(wanted) > 1 else _EXAMINED_FOR_ONE
+    rows = _beginning(scope, collection, longest, newest_first, most)
+    more = len(rows) == most
+    if more:
+        # The row of a text that is only this word sorts after those of texts that begin with it.
+        neighbours = [" ".join(rotated) for rotated in _rotations(wanted)] if len(wanted) > 1 else [f"{longest}#"]
+        for beginning in neighbours:
+            rows += _beginning(scope, collection, beginning, newest_first, most)
     ranks: dict[str, tuple[int, str]] = {}
     for row in rows:
         text, _, id = row["sk"].partition("#")
@@ -166,8 +172,10 @@ def _rotations(parts: list[str]) -> Iterator[list[str]]:
     return (parts[number:] + parts[:number] for number in range(len(parts)))
 
 
-def _beginning(scope: Scope, collection: Collection[Any, Any], text: str, newest_first: bool) -> list[table.Row]:
-    return _read(_partition(scope, collection, text), text, forward=not newest_first)
+def _beginning(
+    scope: Scope, collection: Collection[Any, Any], text: str, newest_first: bool, most: int = EXAMINED
+) -> list[table.Row]:
+    return _read(_partition(scope, collection, text), text, most, forward=not newest_first)
 
 
 def _partition(scope: Scope, collection: Collection[Any, Any], word: str) -> str:
@@ -178,6 +186,6 @@ def _end(reversed_digits: str) -> str:
     return reversed_digits[:LEAST_DIGITS]
 
 
-def _read(pk: str, beginning: str, *, forward: bool = True) -> list[table.Row]:
+def _read(pk: str, beginning: str, most: int = EXAMINED, *, forward: bool = True) -> list[table.Row]:
     at_most = beginning + _AFTER_EVERY_TEXT
-    return next(table.query(pk, at_least=beginning, at_most=at_most, limit=EXAMINED, forward=forward), [])
+    return next(table.query(pk, at_least=beginning, at_most=at_most, limit=most, forward=forward), [])

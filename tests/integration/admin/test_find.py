@@ -214,6 +214,9 @@ def test_common_words_are_found_with_their_neighbours_by_a_fixed_number_of_reads
     assert "There may be more" in desk.find("smith zeno").page.text
     assert one in desk.found("zeno smith")
     assert one in desk.found("smith z")
+    alone = person(stage, "Smith", "+12125550187")
+    assert desk.found("smith")[0] == alone
+    assert "There may be more" in desk.find("smith").page.text
     few = person(stage, "Quill Rare")
     person(stage, "Quill Rare")
     calls = database_calls(desk.browser, f"{desk.path}/find?q=quill+rare")
