@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar
 from zoneinfo import ZoneInfo
 
 from shared.agent_settings import hours, policy
@@ -100,6 +100,7 @@ class CustomerOptedOutAction(TypedDict):
 
 Action = HandoffAction | AppointmentAction | CallRequestedAction | ConversationEndedAction | CustomerOptedOutAction
 """An action of a reply (promises 8)."""
+ActionType = AppointmentActionType | Literal["handoff", "call_requested", "conversation_ended", "customer_opted_out"]
 
 
 REASONS = (
@@ -196,28 +197,37 @@ def handoff(reason: HandoffReason) -> Action:
     return {"type": "handoff", "reason": reason}
 
 
+class StagedChange(NamedTuple):
+    """A change of an appointment, as `Collection.replace` takes it."""
+
+    record: AppointmentRecord
+    """The appointment as it was read."""
+    doc: Appointment
+    """The appointment as it must be written."""
+
+
 @dataclass
 class TurnResult:
     """What the agent did in one turn, to be committed with its reply."""
 
     actions: list[Action] = field(default_factory=list)
     """The `actions` of the reply."""
-    done: CallOutcome | None = None
+    outcome: CallOutcome | None = None
     """What became of an appointment, also if it was so before."""
-    staged: tuple[AppointmentRecord, Appointment] | None = None
-    """The appointment as read, and as it must be written."""
+    staged: StagedChange | None = None
+    """The change of an appointment, if there is one."""
     proposed: Proposal | None = None
     """The proposal for the next turn."""
     problem: Problem | None = None
     """Why the wished time is not possible. `proposed` is then the next possible one."""
     wants_call: bool = False
     """Whether the customer requested a call."""
-    later: clock.Instant | None = None
+    call_later_at: clock.Instant | None = None
     """The time of the next call that was requested, if one was named."""
     ends_for_later: bool = False
     """Whether this call ends because another one was requested."""
 
-    def has(self, *types: str) -> bool:
+    def has(self, *types: ActionType) -> bool:
         """Whether one of the actions has one of these types."""
         return any(action["type"] in types for action in self.actions)
 
@@ -400,7 +410,7 @@ class Tools:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
         if not clock.now() < instant < clock.now() + LATEST_CALL_MS:
             return Result(False, "The time of the next call must be in the future, and within a year.")
-        self.result.later, self.result.ends_for_later = instant, True
+        self.result.call_later_at, self.result.ends_for_later = instant, True
         return Result(True, "Saved. The call ends with your reply.")
 
     @tool("Ask whether the customer wants no more calls and messages, when they seem to wish so.")
@@ -468,7 +478,7 @@ class Tools:
         )
         return Result(False, message) if result.ok else result
 
-    def _change(self, appointment_id: str, patch: AppointmentPatch, done: CallOutcome) -> Result:
+    def _change(self, appointment_id: str, patch: AppointmentPatch, outcome: CallOutcome) -> Result:
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
@@ -478,11 +488,11 @@ class Tools:
             after = commands.apply(record.doc, patch)
         except ApiError as error:
             return Result(False, error.message)
-        self.result.done = done
+        self.result.outcome = outcome
         if after is record.doc:
             return Result(True, "No change was necessary.")
-        self.result.staged = (record, after)
-        self.result.actions.append({"type": _ACTIONS[done], "appointment_id": appointment_id})
+        self.result.staged = StagedChange(record, after)
+        self.result.actions.append({"type": _ACTIONS[outcome], "appointment_id": appointment_id})
         return Result(True, "Done.")
 
     def _propose(self, proposal: Proposal) -> Result:

@@ -114,7 +114,7 @@ class Progress:
     """Whether the customer opted out in the last turn."""
     ends_for_later: bool = False
     """Whether the call ends for another one."""
-    later: clock.Instant | None = None
+    call_later_at: clock.Instant | None = None
     """When to call again, if a time was named."""
     summary: str = ""
     """What has come of the call, in sentences."""
@@ -129,7 +129,7 @@ class Progress:
             changed=row.get("changed", False),
             outcome=row.get("call_result"),
             ends_for_later=row.get("ends_for_later", False),
-            later=row.get("later"),
+            call_later_at=row.get("later"),
             summary=row.get("outcome", ""),
         )
 
@@ -142,7 +142,7 @@ class Progress:
             "changed": self.changed or None,
             "call_result": self.outcome,
             "ends_for_later": self.ends_for_later or None,
-            "later": self.later,
+            "later": self.call_later_at,
             "outcome": self.summary or None,
         }
 
@@ -161,7 +161,7 @@ class Progress:
             outcome=_outcome(self.outcome, result),
             opted_out=result.has("customer_opted_out"),
             ends_for_later=result.ends_for_later,
-            later=result.later,
+            call_later_at=result.call_later_at,
             summary=" ".join([*([self.summary] if self.summary else []), *sentences]),
         )
 
@@ -226,7 +226,7 @@ def _sentences(result: TurnResult, zone: str) -> list[str]:
     """What a turn has come to, for the summary of the call; nothing if to nothing."""
     sentences: list[str] = []
     if result.staged is not None:
-        before, after = result.staged[0].doc, result.staged[1]
+        before, after = result.staged.record.doc, result.staged.doc
         at = spoken_time(before["appointment_at"], zone)
         if after["appointment_at"] != before["appointment_at"]:
             moved_to = spoken_time(after["appointment_at"], zone)
@@ -236,12 +236,12 @@ def _sentences(result: TurnResult, zone: str) -> list[str]:
             sentences.append(f"The customer {verb} the appointment of {at}.")
     if result.has("customer_opted_out"):
         sentences.append(OPTED_OUT)
-    if result.done == CallOutcome.WRONG_PERSON:
+    if result.outcome == CallOutcome.WRONG_PERSON:
         sentences.append("Somebody else answered.")
     if result.has("handoff"):
         sentences.append("The customer is to be called back by a person.")
     if result.ends_for_later:
-        when = "" if result.later is None else f" on {spoken_time(clock.iso(result.later), zone)}"
+        when = "" if result.call_later_at is None else f" on {spoken_time(clock.iso(result.call_later_at), zone)}"
         sentences.append(f"The customer asked to be called again{when}.")
     return sentences
 
@@ -249,7 +249,7 @@ def _sentences(result: TurnResult, zone: str) -> list[str]:
 def _outcome(before: CallOutcome | None, turn: TurnResult) -> CallOutcome | None:
     """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
     results = [
-        *([turn.done] if turn.done is not None else []),
+        *([turn.outcome] if turn.outcome is not None else []),
         *([CallOutcome.OPTED_OUT] if turn.has("customer_opted_out") else []),
         *([CallOutcome.HANDED_OFF] if turn.has("handoff") else []),
     ]

@@ -115,7 +115,7 @@ def _answer_reached(callee: Callee, tools: Tools) -> CheckResult:
 def _answer_told(callee: Callee, stage: Stage, tools: Tools) -> CheckResult:
     if stage != Stage.TOLD:
         # The customer was deleted meanwhile.
-        return _wrong_person(tools, done=None)
+        return _wrong_person(tools, outcome=None)
     if identity.is_wrong_number(tools.turn.message):
         return _wrong_person(tools)
     if identity.asks_who(tools.turn.message):
@@ -123,8 +123,8 @@ def _answer_told(callee: Callee, stage: Stage, tools: Tools) -> CheckResult:
     return CheckResult(None, None)
 
 
-def _wrong_person(tools: Tools, done: CallOutcome | None = CallOutcome.WRONG_PERSON) -> CheckResult:
-    tools.result.done = done
+def _wrong_person(tools: Tools, outcome: CallOutcome | None = CallOutcome.WRONG_PERSON) -> CheckResult:
+    tools.result.outcome = outcome
     tools.end_conversation()
     return CheckResult(WRONG, None)
 

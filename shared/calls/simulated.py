@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from shared.agent import Agent, assent
 from shared.agent.scripted import Scripted
-from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord
+from shared.agent.tools import StagedChange
+from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, recordings, simulated_numbers, transcripts, transitions, wav
 from shared.calls.dialogue import Briefing, Progress
 from shared.calls.sessions import SESSIONS, SessionChanges, SessionRecord, SessionRow, Stage
@@ -39,14 +40,13 @@ REPLY_SECONDS = 10.0
 class SimulatedCall:
     """What was said in a call, and what has come of it.
 
-    `staged` is what the agent's tools did to the appointment: the record as it was read and its new document, as
-    `Collection.replace` takes them.
+    `staged` is what the agent's tools did to the appointment.
     """
 
     briefing: Briefing
     progress: Progress
     said: tuple[tuple[Speaker, str], ...]
-    staged: tuple[AppointmentRecord, Appointment] | None = None
+    staged: StagedChange | None = None
     ended_by: Speaker = "customer"
 
     @property
@@ -67,7 +67,7 @@ class SimulatedCall:
         briefing, staged = self.briefing, self.staged
         if reply.result.staged is not None:
             read, doc = reply.result.staged
-            staged = (read if staged is None else staged[0], doc)
+            staged = StagedChange(read if staged is None else staged.record, doc)
             briefing = dataclasses.replace(briefing, appointment=dataclasses.replace(read, doc=doc))
         ended_by: Speaker = "agent" if reply.result.ends_call else "customer"
         return SimulatedCall(briefing, progress, (*said, ("agent", reply.content)), staged, ended_by)
@@ -145,8 +145,8 @@ def _talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequenc
     if call.progress.opted_out:
         opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
     changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
-    if call.progress.later is not None:
-        changes["call_later_at"] = clock.iso(call.progress.later)
+    if call.progress.call_later_at is not None:
+        changes["call_later_at"] = clock.iso(call.progress.call_later_at)
     ending = outcome.ending
     if ending.call_status == SessionCallStatus.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{call.ended_by}_hangup"))

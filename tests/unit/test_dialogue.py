@@ -133,13 +133,13 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     if changes:
         assert dialogue.staged is not None
         original, doc = dialogue.staged
-        assert original is concerned
+        assert concerned is original
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
         assert APPOINTMENTS.replace(SCOPE, original, doc).values == {":v": 7}
     else:
         assert dialogue.staged is None
     ending = SCRIPTED_CALLS[nn].ending
-    assert (dialogue.progress.later is not None) == (ending.call_status == "call_later")
+    assert (dialogue.progress.call_later_at is not None) == (ending.call_status == "call_later")
     if ending.call_status == "completed":
         assert ending.ended_reason == f"{dialogue.ended_by}_hangup"
     assert_is_speech(dialogue)
@@ -176,10 +176,10 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
         clock.use(lambda hours=hours: NOW.timestamp() + hours * 3_600, lambda seconds: None)  # type: ignore[misc]
         at = clock.iso(clock.now() + 30 * clock.HOUR)
         dialogue = simulate_call(nn, appointment_record(at))
-        assert (dialogue.staged[1]["status"] if dialogue.staged else None) == expected_changes(
+        assert (dialogue.staged.doc["status"] if dialogue.staged else None) == expected_changes(
             nn, appointment_record(at).doc
         ).get("status")
-        assert (dialogue.progress.later is not None) == (nn == 5)
+        assert (dialogue.progress.call_later_at is not None) == (nn == 5)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
 )
 def test_a_call_later_is_at_ten_on_the_customers_clocks(given: dict[str, Any] | None, hour: str) -> None:
     dialogue = simulate_call(5, None if given is None else appointment_record(**given))
-    assert dialogue.progress.later == clock.parse(hour)
+    assert dialogue.progress.call_later_at == clock.parse(hour)
     assert dialogue.ended_by == "agent"
     assert dialogue.summary.startswith("The customer asked to be called again on Thursday 4 March 2027 at 10:00 (")
 
@@ -328,7 +328,7 @@ class Saying:
 @pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
     dialogue = simulate(SCRIPTED_CALLS[nn], Saying("Hm."), briefing(appointment_record()))
-    assert (dialogue.staged, dialogue.progress.later, dialogue.ended_by) == (None, None, "customer")
+    assert (dialogue.staged, dialogue.progress.call_later_at, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
     assert "Yes, please." not in [content for _, content in dialogue.said]
 

@@ -85,7 +85,7 @@ def test_what_is_not_understood_is_asked_once_more_and_then_it_is_goodbye() -> N
     assert call.hears("Hm.") == AGAIN
     assert call.hears("Maybe.") == GIVES_UP
     assert call.is_over
-    assert (call.result.done, call.result.ends_for_later) == (None, False)
+    assert (call.result.outcome, call.result.ends_for_later) == (None, False)
 
 
 def test_a_yes_to_the_second_question_is_a_yes() -> None:
@@ -101,7 +101,7 @@ def test_a_wrong_number_ends_the_call(before: Sequence[str]) -> None:
         call.hears(text)
     assert call.hears("You have the wrong number.") == WRONG
     assert call.is_over
-    assert call.result.done == "wrong_person"
+    assert call.result.outcome == "wrong_person"
 
 
 def test_who_asks_who_is_calling_hears_it_and_is_asked_again() -> None:
@@ -147,14 +147,14 @@ def test_who_cannot_talk_now_is_called_later_at_the_time_that_is_named(
     assert last in words[-1]
     assert call.is_over
     assert call.result.ends_for_later
-    assert call.result.later == (None if at is None else clock.parse(at))
-    assert call.result.done is None
+    assert call.result.call_later_at == (None if at is None else clock.parse(at))
+    assert call.result.outcome is None
 
 
 def test_a_time_in_the_first_answer_is_not_asked_for() -> None:
     call = Call()
     assert "Thursday 4 March 2027 at 10:00" in call.hears("She's not here, call back tomorrow at 10 am please.")
-    assert call.result.later == clock.parse("2027-03-04T09:00:00.000Z")
+    assert call.result.call_later_at == clock.parse("2027-03-04T09:00:00.000Z")
 
 
 def test_whoever_answers_may_opt_the_phone_out() -> None:
@@ -211,7 +211,7 @@ def test_a_wrong_number_is_understood_later_in_the_call_too(name: str | None, te
     call = Call(name)
     call.hears("Yes.")
     assert call.hears(text) == WRONG
-    assert call.result.done == "wrong_person"
+    assert call.result.outcome == "wrong_person"
     assert call.is_over
 
 
@@ -229,7 +229,7 @@ def test_a_customer_without_a_name_may_ask_who_is_calling() -> None:
 def test_a_wrong_number_of_a_customer_without_a_name(text: str) -> None:
     call = Call(name=None)
     assert call.hears(text) == WRONG
-    assert call.result.done == "wrong_person"
+    assert call.result.outcome == "wrong_person"
     assert call.is_over
 
 
@@ -238,4 +238,4 @@ def test_a_customer_who_was_deleted_meanwhile_is_not_spoken_about() -> None:
     call.progress = replace(call.progress, stage=Stage.ASKED)
     assert call.hears("Yes, speaking.") == WRONG
     assert call.is_over
-    assert call.result.done is None
+    assert call.result.outcome is None

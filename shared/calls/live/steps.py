@@ -201,7 +201,7 @@ def _end_dialed(
         ending = replace(ending, answered_by=ending.answered_by or "human")
     if progress.ends_for_later and ending.call_status == SessionCallStatus.COMPLETED:
         ending = Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
-        changes["call_later_at"] = None if progress.later is None else clock.iso(progress.later)
+        changes["call_later_at"] = None if progress.call_later_at is None else clock.iso(progress.call_later_at)
     if progress.outcome is None and record.row.get("opted_out"):
         changes["outcome"] = CallOutcome.OPTED_OUT
     return transitions.end_call(scope, record, ending, changes, due_at=clock.now(), at=at).writes

@@ -275,7 +275,7 @@ def call(tools: Tools, name: str, arguments: Mapping[str, Any]) -> Any:
 def assert_harmless(world: World, turn: TurnInput, result: TurnResult) -> None:
     """At most one change is staged: to an own appointment, and as proposed and agreed to, unless it confirms."""
     assert world.mine == world.before
-    assert result.later is None or turn.in_call
+    assert result.call_later_at is None or turn.in_call
     assert not (result.has("customer_opted_out") and result.staged)
     done = [action for action in result.actions if action["type"].startswith("appointment_")]
     assert len(done) + result.wants_call <= 1
@@ -385,7 +385,7 @@ def test_what_the_customer_agreed_to_is_done_all_the_same(name: str, status: str
     world = World(attempt)
     turn = world.turn(attempt)
     result = Puppet(world.named(list(attempt.calls))).reply([Utterance("user", turn.message)], turn, 45).result
-    assert (result.staged and result.staged[1]["status"]) == status
+    assert (result.staged and result.staged.doc["status"]) == status
 
 
 IDS = ["MINE", "MINE2", "THEIRS", "OTHER_PROJECT", "OTHER_MODE", "", "appt_", "cust_1", "\x00", "MINE "]
@@ -452,7 +452,7 @@ def assert_obeys(turn: TurnInput, result: TurnResult, known: Settings) -> None:
     """No new time is proposed or agreed to that the settings do not allow."""
     if known["change_policy"] == ChangePolicy.ASK_STAFF:
         assert result.proposed is None or result.proposed.at is None
-        assert result.staged is None or result.staged[1]["status"] != "rescheduled"
+        assert result.staged is None or result.staged.doc["status"] != "rescheduled"
     if result.proposed is not None and result.proposed.at is not None:
         notice = known["minimum_notice_minutes"] * clock.MINUTE
         assert clock.parse(result.proposed.at) >= clock.now() + notice

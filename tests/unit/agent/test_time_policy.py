@@ -41,7 +41,7 @@ def agree(tools: Tools, settings: Settings) -> Tools:
 
 
 def new_time(tools: Tools) -> str | None:
-    return None if tools.result.staged is None else tools.result.staged[1]["appointment_at"]
+    return None if tools.result.staged is None else tools.result.staged.doc["appointment_at"]
 
 
 def test_without_settings_any_future_time_is_proposed() -> None:

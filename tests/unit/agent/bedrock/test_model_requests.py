@@ -173,7 +173,7 @@ def test_a_model_can_end_a_call_to_call_again(model: Model) -> None:
     turn = in_call()
     reply = ask_model(turn)
     assert reply.content == "We will call you tomorrow at ten. Goodbye!"
-    assert reply.result.later == clock.parse("2026-09-22T08:00:00Z")
+    assert reply.result.call_later_at == clock.parse("2026-09-22T08:00:00Z")
     assert model.results()[0]["content"][0]["json"]["ok"] is True
 
 
@@ -181,7 +181,7 @@ def test_outside_of_a_call_a_model_that_calls_later_all_the_same_is_refused(mode
     model.calls(("call_later", {"at": "2026-09-22T10:00:00+02:00"})).says("Sorry.")
     turn = turn_of()
     reply = ask_model(turn)
-    assert reply.result.later is None
+    assert reply.result.call_later_at is None
     assert model.results()[0]["content"][0]["json"]["ok"] is False
 
 
@@ -189,7 +189,7 @@ def test_a_call_that_is_given_up_is_not_made_again_later(model: Model) -> None:
     model.calls(("call_later", {"at": "2026-09-22T10:00:00+02:00"})).answers("content_filtered")
     turn = in_call()
     reply = ask_model(turn)
-    assert reply.result.later is None
+    assert reply.result.call_later_at is None
     assert handoff_reason(reply) == "content_filtered"
 
 

@@ -110,7 +110,7 @@ def test_a_proposal_is_committed_after_agreement(model: Model) -> None:
     )
     assert reply.content == "It is cancelled."
     assert reply.result.staged is not None
-    assert reply.result.staged[1]["status"] == "cancelled"
+    assert reply.result.staged.doc["status"] == "cancelled"
     assert reply.usage.input_tokens == 200
     assert reply.usage.output_tokens == 20
 

@@ -137,7 +137,7 @@ def test_a_time_outside_the_hours_is_explained_and_the_next_one_is_offered() -> 
     assert chat.result.staged is None
     assert "moved to" in chat.say("yes")
     assert chat.result.staged is not None
-    assert chat.result.staged[1]["appointment_at"] == "2026-10-05T09:00:00.000Z"
+    assert chat.result.staged.doc["appointment_at"] == "2026-10-05T09:00:00.000Z"
 
 
 @pytest.mark.parametrize(
