@@ -60,14 +60,14 @@ def call_customer(request: Request[CallCreate]) -> Response:
     consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
     call is never redialed (promises 7).
     """
+    return request.commit(lambda: calls.call_customer(request.scope, request.id, request.body), _call_response)
 
-    def respond(session: Session) -> Response:
-        call = calls.to_call(session)
-        if call["status"] == "consent_pending":
-            return responses.accepted(call)
-        return responses.created(call, f"/v1/sessions/{call['session_id']}")
 
-    return request.commit(lambda: calls.call_customer(request.scope, request.id, request.body), respond)
+def _call_response(session: Session) -> Response:
+    call = calls.to_call(session)
+    if call["status"] == "consent_pending":
+        return responses.accepted(call)
+    return responses.created(call, f"/v1/sessions/{call['session_id']}")
 
 
 def cancel(request: Request[fields.Nothing]) -> Response:

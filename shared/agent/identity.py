@@ -116,7 +116,7 @@ _OWN_WORDS = re.compile(
 """Words of these phrases, which are none of a name here, even if somebody is called so."""
 
 
-def understood(text: str, name: str) -> Answer:
+def understand(text: str, name: str) -> Answer:
     """What the answer to the question for the person with this name means."""
     if len(text) > LONGEST:
         return Answer.OTHER

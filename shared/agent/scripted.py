@@ -26,7 +26,7 @@ from zoneinfo import ZoneInfo
 
 from shared.agent import Reply, Utterance, assent, dates
 from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput
-from shared.agent.wording import ATTEND, describe, describe_hours, escaped, local_time, long_time, why_not
+from shared.agent.wording import ATTEND, describe, describe_hours, escape, local_time, long_time, why_not
 from shared.appointments.resource import AppointmentStatus
 from shared.core import clock
 
@@ -282,7 +282,7 @@ class _LastMessage:
         asked = _question_words(self.plain)
         facts = [] if self.requests or not asked else self.turn.settings["facts"]
         answer = next((fact["answer"] for fact in facts if _question_words(fact["question"]) == asked), None)
-        return None if answer is None else f"{escaped(answer)} {_ELSE}"
+        return None if answer is None else f"{escape(answer)} {_ELSE}"
 
     def information(self) -> str | None:
         """Answer a question about the business from its facts and hours."""
@@ -295,7 +295,7 @@ class _LastMessage:
         shared = [(len(_terms(fact["question"]) & asked), fact["answer"]) for fact in told]
         best, answer = max(shared, key=lambda each: each[0], default=(0, ""))
         if best:
-            return f"{escaped(answer)} {_ELSE}"
+            return f"{escape(answer)} {_ELSE}"
         if _HOURS.search(self.plain) and self.turn.settings["opening_hours"]:
             return f"{describe_hours(self.turn.settings)} {_ELSE}"
         if _NUMBER.search(self.plain) and (phone := self.turn.settings["business_phone"]):

@@ -37,11 +37,11 @@ def describe(appointment: AppointmentView, *, details: bool = False) -> str:
 
     With `details`, the description includes its location and status.
     """
-    title = escaped(appointment.title or "")
+    title = escape(appointment.title or "")
     what = f"**{title}**" if title else "your appointment"
     text = f"{what} on {long_time(local_time(appointment.at, appointment.timezone))}"
     if details:
-        place = f", {place}" if (place := escaped(appointment.location or "")) else ""
+        place = f", {place}" if (place := escape(appointment.location or "")) else ""
         text += f"{place}, {_STATUS.get(appointment.status, appointment.status)}"
     return text
 
@@ -79,7 +79,7 @@ def long_time(at: datetime) -> str:
     return f"**{at:%A} {at.day} {at:%B %Y} at {at:%H:%M}** ({zone})"
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape untrusted text for a line of Markdown: it has no markup, HTML or links."""
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     line = re.sub(r"([\\`*_\[\]<>~|&!#])", r"\\\1", line)

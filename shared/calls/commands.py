@@ -104,7 +104,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     if appointment is not None:
         about = apply_changes(appointment.doc, {"session_id": session["id"]})
         writes.append(APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1}))
-    begun = None
+    new_request = None
     # If the number may not be called, the customer is not asked either.
     if channel == Channel.WHATSAPP and allowed:
         consent = consents.find(scope, phone)
@@ -112,14 +112,14 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
             write = _request_consent(consent, session["id"])
             writes.append(write)
             is_new, consent = not consent.is_pending, consents.after_write(consent, write)
-            begun = consent if is_new else None
+            new_request = consent if is_new else None
             session["dial_at"] = None
         session["consent"] = consent.public
     internal: dict[str, table.Value | None] = {"instructions": options.instructions}
     if not sessions.awaits_consent(session):
         internal |= transitions.dial_attributes(session["id"], transitions.due_at(scope, session))
     writes.append(SESSIONS.insert(scope, session, **internal))
-    return Change(session, writes, lambda: _send_wake_ups(scope, session, begun))
+    return Change(session, writes, lambda: _send_wake_ups(scope, session, new_request))
 
 
 def new(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from shared.agent import Agent, Reply, Utterance, opt_out, plain_text
 from shared.agent.tools import Proposal, Tools, TurnInput, TurnResult, to_view
-from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
+from shared.agent.wording import ATTEND, describe, escape, local_time, long_time
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import identity_check, sessions
@@ -260,7 +260,7 @@ def _outcome(before: CallOutcome | None, turn: TurnResult) -> CallOutcome | None
 
 def _escaped(text: str | None) -> str:
     """A name, which may be any text, as Markdown that shows it in one line."""
-    return escaped(_cut(text) or "")
+    return escape(_cut(text) or "")
 
 
 def _cut(text: str | None) -> str | None:

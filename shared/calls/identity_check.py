@@ -78,7 +78,7 @@ def check(callee: Callee, stage: Stage | None, history: Sequence[Utterance], too
         return _answer_reached(callee, tools)
     if callee.name is None:
         return _answer_told(callee, stage, tools)
-    answer = identity.understood(tools.turn.message, callee.name)
+    answer = identity.understand(tools.turn.message, callee.name)
     if answer == Answer.WRONG:
         return _wrong_person(tools)
     if stage in (Stage.CALLBACK, Stage.CALLBACK_TIME):

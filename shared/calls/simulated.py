@@ -73,12 +73,12 @@ class SimulatedCall:
         return SimulatedCall(briefing, progress, (*said, ("agent", reply.content)), staged, ended_by)
 
 
-def simulate(outcome: ScriptedCall, agent: Agent, briefing: Briefing) -> SimulatedCall:
-    """The call of the agent with the scripted customer of `outcome`, from the answer to the end. Raises AgentFailed."""
+def simulate(script: ScriptedCall, agent: Agent, briefing: Briefing) -> SimulatedCall:
+    """The call of the agent with the scripted customer of `script`, from the answer to the end. Raises AgentFailed."""
     stage = briefing.callee.first_stage
     call = SimulatedCall(briefing, Progress(stage), (("agent", briefing.first_words(recorded=True)),))
-    waiting = list(outcome.says_alone if briefing.appointment is None else outcome.says)
-    if stage == Stage.ASKED and outcome.is_person:
+    waiting = list(script.says_alone if briefing.appointment is None else script.says)
+    if stage == Stage.ASKED and script.is_person:
         waiting.insert(0, SPEAKING)
     while waiting and call.ended_by == "customer":
         line = waiting.pop(0)
@@ -86,9 +86,9 @@ def simulate(outcome: ScriptedCall, agent: Agent, briefing: Briefing) -> Simulat
         if assent.agrees(line) and call.progress.proposal is None:
             continue
         call = call.after(line, agent)
-        asks_back = line == outcome.says[0] and call.progress.proposal is None
-        if briefing.appointment is not None and asks_back and outcome.asked_back:
-            waiting.insert(0, outcome.asked_back)
+        asks_back = line == script.says[0] and call.progress.proposal is None
+        if briefing.appointment is not None and asks_back and script.asked_back:
+            waiting.insert(0, script.asked_back)
     return call
 
 
@@ -99,16 +99,16 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
 
 def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes of the next step."""
-    outcome = simulated_numbers.scripted_call(record.doc["to"])
+    script = simulated_numbers.scripted_call(record.doc["to"])
     if record.row.get("opted_out") and record.doc["call_status"] == SessionCallStatus.DIALING:
         return _stop(scope, record)
     match record.doc["call_status"]:
         case SessionCallStatus.QUEUED:
             return _dial(scope, record)
-        case SessionCallStatus.DIALING if outcome.says:
-            return _answer_and_talk(scope, record, outcome)
+        case SessionCallStatus.DIALING if script.says:
+            return _answer_and_talk(scope, record, script)
         case SessionCallStatus.DIALING:
-            return transitions.end_call(scope, record, outcome.ending).writes
+            return transitions.end_call(scope, record, script.ending).writes
         case _:
             return [_make_files_available(scope, record)]
 
@@ -117,12 +117,12 @@ def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     clear = transitions.clearance(scope, record)
     if not isinstance(clear, Clearance):
         return transitions.put_off_or_end(scope, record, clear)
-    outcome = simulated_numbers.scripted_call(clear.to)
-    seconds = ANSWERED_AFTER_S if outcome.says else ENDED_AFTER_S
+    script = simulated_numbers.scripted_call(clear.to)
+    seconds = ANSWERED_AFTER_S if script.says else ENDED_AFTER_S
     return transitions.dial(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
 
 
-def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequence[table.Write]:
+def _answer_and_talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
     """The writes of a call that somebody answers: the answer, the beginning of the recording, the talk with its end."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
@@ -136,18 +136,18 @@ def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall)
         ends_at = clock.parse(session["answered_at"]) + clock.scaled_ms(ENDED_AFTER_S - ANSWERED_AFTER_S)
         begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
         return [transitions.replace(scope, record, begins, tasks.due_attributes(session["id"], ends_at))]
-    return _talk(scope, record, outcome)
+    return _talk(scope, record, script)
 
 
-def _talk(scope: Scope, record: SessionRecord, outcome: ScriptedCall) -> Sequence[table.Write]:
+def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
     """The writes of the whole talk, which end the call. A wish not to be contacted is committed before them."""
-    call = simulate(outcome, Scripted(), dialogue.brief(scope, record))
+    call = simulate(script, Scripted(), dialogue.brief(scope, record))
     if call.progress.opted_out:
         opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
     changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
     if call.progress.call_later_at is not None:
         changes["call_later_at"] = clock.iso(call.progress.call_later_at)
-    ending = outcome.ending
+    ending = script.ending
     if ending.call_status == SessionCallStatus.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{call.ended_by}_hangup"))
     end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())

@@ -50,7 +50,7 @@ def write(
     return table.versioned(row if source is None else row | {"source": source}, version)
 
 
-def deletion(scope: Scope, session_id: str) -> table.Delete:
+def delete(scope: Scope, session_id: str) -> table.Delete:
     """The write that deletes a transcript, if there is one."""
     return table.Delete(*_key(scope, session_id), condition="")
 

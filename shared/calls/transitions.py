@@ -124,7 +124,7 @@ def dial_attributes(session_id: str, at: clock.Instant) -> dict[str, table.Value
     """
     if _is_soon(at):
         return tasks.due_attributes(session_id, at)
-    return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD_S * clock.SECOND)}
+    return {"due_at": at, **tasks.sweep_attributes(session_id, at - tasks.SWEEP_AHEAD_S * clock.SECOND)}
 
 
 def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, clock.Instant]]) -> list[wake_ups.WakeUp]:

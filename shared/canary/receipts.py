@@ -45,7 +45,7 @@ def expect() -> str:
     return token
 
 
-def received(token: str) -> Received | None:
+def find(token: str) -> Received | None:
     """The webhook that was received under this token; None as long as there is none."""
     row = table.get(_PK, _sk(token))
     return Received(row["signature"], row["payload"]) if row is not None and "payload" in row else None

@@ -84,7 +84,7 @@ def _delete(api: _Api, customer: str) -> None:
 
 def _await(token: str, until: clock.Instant) -> receipts.Received:
     while clock.now() < until:
-        webhook = receipts.received(token)
+        webhook = receipts.find(token)
         if webhook is not None:
             return webhook
         clock.sleep(receipts.POLL_S)

@@ -14,7 +14,7 @@ from functools import partial
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, agent_for, count_turn, opt_out, plain_text
 from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
-from shared.agent.wording import CANNOT_HELP, escaped
+from shared.agent.wording import CANNOT_HELP, escape
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.aws.services import Unavailable
@@ -135,7 +135,7 @@ def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
 
 
 def _introduction(business: str) -> str:
-    return f"{INTRODUCTION}{escaped(business)}.\n\n"
+    return f"{INTRODUCTION}{escape(business)}.\n\n"
 
 
 def _keep_wish(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> None:

@@ -21,7 +21,7 @@ def new(prefix: str, instant: clock.Instant | None = None) -> str:
     return prefix + _text((clock.now() if instant is None else instant), os.urandom(10))
 
 
-def derived(prefix: str, instant: clock.Instant, *parts: object, order: int = 0) -> str:
+def derive(prefix: str, instant: clock.Instant, *parts: object, order: int = 0) -> str:
     """The id that these arguments determine, for resources that must not be created twice.
 
     Of two ids with the same instant, the one with the greater `order` sorts later.

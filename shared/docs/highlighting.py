@@ -40,7 +40,7 @@ _CLASSES: Mapping[_TokenType, str] = {
 }
 
 
-def highlighted(text: str, language: str) -> str:
+def highlight(text: str, language: str) -> str:
     """The code as HTML. Code of a language without a lexer is only escaped."""
     if language not in LEXERS:
         return escape(text)

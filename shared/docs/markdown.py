@@ -29,7 +29,7 @@ from markdown_it.token import Token
 
 from shared.docs import tables
 from shared.docs.examples import Request
-from shared.docs.highlighting import highlighted
+from shared.docs.highlighting import highlight
 
 CONTENT = Path(__file__).parent / "content"
 BASE_URL = "%BASE_URL%"
@@ -256,7 +256,7 @@ def _response(block: Block) -> str:
     head, _, body = block.text.partition("\n\n")
     status, *headers = head.splitlines()
     phrase = f"{status} {HTTPStatus(int(status)).phrase}"
-    code = "".join(map(_header, headers)) + ("\n" if headers else "") + highlighted(body, "json")
+    code = "".join(map(_header, headers)) + ("\n" if headers else "") + highlight(body, "json")
     caption = f'<div class="caption">Response: {phrase}</div>'
     return f'<div class="code response">{caption}<pre><code>{code}</code></pre></div>\n'
 
@@ -267,4 +267,4 @@ def _header(line: str) -> str:
 
 
 def _code(text: str, language: str) -> str:
-    return f"<pre><code>{highlighted(text, language)}</code></pre>"
+    return f"<pre><code>{highlight(text, language)}</code></pre>"

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from shared.docs import contents, markdown, tables
-from shared.docs.highlighting import highlighted
+from shared.docs.highlighting import highlight
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _text(text: str) -> Markup:
 
 
 def _code(value: Any) -> Markup:
-    code = Markup(highlighted(_json(value), "json"))  # noqa: S704  # the function escapes the code
+    code = Markup(highlight(_json(value), "json"))  # noqa: S704  # the function escapes the code
     return Markup('<div class="code"><pre><code>{}</code></pre></div>').format(code)
 
 

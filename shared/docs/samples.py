@@ -30,7 +30,7 @@ def _at(seconds: float) -> str:
 
 
 def _id(prefix: str) -> str:
-    return ids.derived(prefix, _START, "documentation")
+    return ids.derive(prefix, _START, "documentation")
 
 
 CUSTOMER: Customer = {

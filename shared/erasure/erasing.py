@@ -147,7 +147,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         if now < until:
             raise NotYet(until, f"Amazon Connect may still store files of the call {session_id}")
         stopped = contacts.find(record.row["contact_id"]) is not None
-        _execute(contacts.deletion(record.row["contact_id"]))
+        _execute(contacts.delete(record.row["contact_id"]))
     if "due_at" in record.row:
         table.write([transitions.replace(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
         stopped = True
@@ -217,7 +217,7 @@ def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:
     done["recordings and other files"] = recordings.erase(_file_prefixes(scope, row))
     if scope.livemode and ended_at is not None:
         done["usage records"] = _erase_usage(scope, [(id, ended_at)])
-    _execute(transcripts.deletion(scope, id))
+    _execute(transcripts.delete(scope, id))
     _delete(row["pk"], id)
     return +done
 

@@ -100,10 +100,10 @@ def due_attributes(sk: str, at: clock.Instant, grace_s: int = SWEEP_GRACE_S) -> 
 
     `grace_s` is the time after `at`, in scaled seconds, at which `sweep` sends another wake-up.
     """
-    return {"due_at": at, **woken_from(sk, at + max(clock.scaled_ms(grace_s), MIN_GRACE_MS))}
+    return {"due_at": at, **sweep_attributes(sk, at + max(clock.scaled_ms(grace_s), MIN_GRACE_MS))}
 
 
-def woken_from(sk: str, at: clock.Instant) -> dict[str, table.Value | None]:
+def sweep_attributes(sk: str, at: clock.Instant) -> dict[str, table.Value | None]:
     """The attributes of a row for which `sweep` sends the next wake-up from the instant `at`."""
     return {"due": due(at), "due_shard": due_shard(sk), "wake_ups": None}
 
@@ -167,7 +167,7 @@ def claim_soon(pk: str, sk: str, until: Callable[[], clock.Instant]) -> Claim[R]
     return result if isinstance(result, Claim) else None
 
 
-def if_waiting(row: Mapping[str, Any], changes: table.Attributes) -> table.Update:
+def update_if_waiting(row: Mapping[str, Any], changes: table.Attributes) -> table.Update:
     """The write of these attributes, on condition that the step is due as in `row` and no worker has claimed it."""
     # A worker that records a step changes `due_at`.
     condition = "due_at = :due_at AND attribute_not_exists(lease)"

@@ -79,7 +79,7 @@ class Carrier(Protocol):
 class Messenger(Protocol):
     """Something that asks live customers for consent to calls."""
 
-    def permitted(self, to: str) -> bool:
+    def is_permitted(self, to: str) -> bool:
         """Return whether the phone may be called now. Raises Busy, whatsapp.CannotAsk."""
 
     def ask(self, to: str, business: str, reference: str) -> str:

@@ -131,7 +131,7 @@ class WhatsApp:
         )
         return str(response["messageId"])
 
-    def permitted(self, to: str) -> bool:
+    def is_permitted(self, to: str) -> bool:
         """Return whether Meta permits calls to a phone (E.164) now. Raises Busy, CannotAsk.
 
         Meta takes withdrawn permissions into account, and allows five of these requests a second. It knows nothing of

@@ -99,7 +99,7 @@ def test_it_leaves_out_what_no_function_reads(built_bundle: Bundle) -> None:
 def test_it_has_what_highlights_each_language_of_the_documentation(built_bundle: Bundle) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from shared.docs import highlighting as it;"
-        "assert all(it.highlighted('x = 1', name) for name in it.LEXERS); print(it.lex.__code__.co_filename)"
+        "assert all(it.highlight('x = 1', name) for name in it.LEXERS); print(it.lex.__code__.co_filename)"
     )
     command = [sys.executable, "-S", "-c", program, str(built_bundle.folder)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=built_bundle.folder)

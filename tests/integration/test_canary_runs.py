@@ -181,10 +181,10 @@ def test_a_token_is_good_for_one_webhook_of_a_bounded_size_and_nothing_else(
     url = f"{base_url}/canary/{token}"
     assert post(url, method="PUT")[0] == 404
     assert post(url, b" " * (receipts.MAX_BODY + 1))[0] == 404
-    assert receipts.received(token) is None
+    assert receipts.find(token) is None
     # A webhook that no run judges is not accepted either.
     assert post(url, b"{}")[0] == 404
-    assert receipts.received(token) is not None
+    assert receipts.find(token) is not None
     receipts.judge(token, genuine=True)
     assert post(url, b"{}")[0] == 204
     assert post(url, b"[]")[0] == 404

@@ -51,7 +51,7 @@ class Messenger:
         self.permits = False
         self._failures = list(failures)
 
-    def permitted(self, to: str) -> bool:
+    def is_permitted(self, to: str) -> bool:
         """Whether the customer may be called without being asked."""
         return self.permits
 

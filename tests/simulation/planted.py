@@ -91,7 +91,7 @@ PLANTED = (
         "an event has a new id each time it is derived",
         (
             "shared/webhooks/events.py",
-            'ids.derived(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])',
+            'ids.derive(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])',
             "ids.new(EVENTS.prefix, instant)",
         ),
         "9.1",
@@ -312,7 +312,7 @@ PLANTED = (
     ),
     Planted(
         "an erasure leaves the transcripts of calls",
-        ("shared/erasure/erasing.py", "    _execute(transcripts.deletion(scope, id))\n", ""),
+        ("shared/erasure/erasing.py", "    _execute(transcripts.delete(scope, id))\n", ""),
         "erasure",
         seed=5,
     ),

@@ -84,23 +84,23 @@ def test_the_first_id_of_an_instant_parts_it_from_the_instant_before(instant: cl
 
 @given(INSTANTS, st.text(max_size=20), st.integers(0, 1000))
 def test_a_derived_id_follows_from_its_arguments_alone(instant: clock.Instant, part: str, version: int) -> None:
-    id = ids.derived("evt_", instant, part, version, order=version)
+    id = ids.derive("evt_", instant, part, version, order=version)
 
-    assert id == ids.derived("evt_", instant, part, version, order=version)
+    assert id == ids.derive("evt_", instant, part, version, order=version)
     assert ids.is_id("evt_", id)
     assert ids.instant("evt_", id) == instant
-    assert id != ids.derived("evt_", instant, part, version + 1, order=version)
+    assert id != ids.derive("evt_", instant, part, version + 1, order=version)
 
 
 @given(INSTANTS, st.text(max_size=20), st.integers(0, 0xFFFE))
 def test_of_two_derived_ids_of_one_instant_the_greater_order_sorts_later(
     instant: clock.Instant, part: str, order: int
 ) -> None:
-    assert ids.derived("evt_", instant, part, order=order) < ids.derived("evt_", instant, "x", order=order + 1)
+    assert ids.derive("evt_", instant, part, order=order) < ids.derive("evt_", instant, "x", order=order + 1)
 
 
 def test_an_order_beyond_what_an_id_can_hold_still_gives_an_id() -> None:
-    assert ids.is_id("evt_", ids.derived("evt_", clock.EPOCH, "x", order=2**40))
+    assert ids.is_id("evt_", ids.derive("evt_", clock.EPOCH, "x", order=2**40))
 
 
 @pytest.mark.parametrize(("instant", "kept"), [(-1, 0), (-(2**60), 0), (2**48, 2**48 - 1), (2**60, 2**48 - 1)])

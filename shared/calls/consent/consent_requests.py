@@ -222,7 +222,7 @@ def _send(consent: Consent) -> Result:
         if consent.ask_tries > ASK_TRIES:
             raise whatsapp.CannotAsk("WhatsApp did not respond to any of the tries")
         messenger = adapters.messenger()
-        if messenger.permitted(consent.phone):
+        if messenger.is_permitted(consent.phone):
             return Permitted()
         business = agent_settings.read(consent.scope).business
         return Sent(messenger.ask(consent.phone, business, consent.reference))

@@ -63,7 +63,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
     return (scope, session_id) if commit.retry_on_conflict(attempt) else None
 
 
-def deletion(contact_id: str) -> table.Delete:
+def delete(contact_id: str) -> table.Delete:
     """The write after which events of the contact are ignored."""
     return table.Delete(_pk(contact_id), "contact", condition="")
 

@@ -86,7 +86,7 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
     sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
     due = tasks.due_attributes(delivery_id, now, DELIVERY_GRACE_S)
     changes = {**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None, **_cause(row)}
-    return _change(scope, sent, [tasks.if_waiting(row, changes)])
+    return _change(scope, sent, [tasks.update_if_waiting(row, changes)])
 
 
 def test(scope: Scope, endpoint_id: str) -> Change[Delivery]:
@@ -130,7 +130,7 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRo
         if phase(latest, endpoint) is not Phase.CLOSED:
             return latest
         changes = {**tasks.NO_WORK, "doc": fields.to_json(resource.close(latest, endpoint)), "f1": None}
-        return cast("DeliveryRow", table.write_and_get(tasks.if_waiting(latest, changes)))
+        return cast("DeliveryRow", table.write_and_get(tasks.update_if_waiting(latest, changes)))
 
     def read() -> DeliveryRow:
         return cast("DeliveryRow", table.get(row["pk"], row["sk"])) or row

@@ -376,7 +376,7 @@ def event_of(scope: Scope, delivery_id: str) -> str | None:
 
 
 def _automatic_id(instant: clock.Instant, event_id: str, endpoint_id: str) -> str:
-    return ids.derived(DELIVERIES.prefix, instant, event_id, endpoint_id)
+    return ids.derive(DELIVERIES.prefix, instant, event_id, endpoint_id)
 
 
 def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
@@ -390,7 +390,7 @@ def put_off(scope: Scope, row: DeliveryRow, until: clock.Instant) -> dict[str, t
     listed = {} if is_test(row) else {"f1": retrying_partition(scope, row["endpoint"])}
     return {
         "put_off_until": until,
-        **tasks.woken_from(row["sk"], until - clock.scaled_ms(tasks.SWEEP_AHEAD_S)),
+        **tasks.sweep_attributes(row["sk"], until - clock.scaled_ms(tasks.SWEEP_AHEAD_S)),
         **listed,
     }
 

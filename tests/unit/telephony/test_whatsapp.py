@@ -163,7 +163,7 @@ def test_a_request_to_call_by_phone_names_the_business_and_has_two_buttons(clien
     by_phone = WhatsApp(client, PHONE_NUMBER_ID, ("phone_call", "en_US"), by_phone=True)
     assert by_phone.ask(PHONE, BUSINESS, REFERENCE) == REQUEST
     # Meta would be asked for a permission to call on WhatsApp.
-    assert by_phone.permitted(PHONE) is False
+    assert by_phone.is_permitted(PHONE) is False
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_meta_is_asked_whether_a_phone_may_be_called(
 ) -> None:
     asked = {"originationPhoneNumberId": PHONE_NUMBER_ID, "destinationPhoneNumber": PHONE}
     stubber.add_response("get_whatsapp_call_permission", {"permission": permission, "actions": []}, asked)
-    assert WhatsApp(client, PHONE_NUMBER_ID).permitted(PHONE) is may
+    assert WhatsApp(client, PHONE_NUMBER_ID).is_permitted(PHONE) is may
 
 
 ASKED: list[tuple[str, Callable[[WhatsApp], object]]] = [
     ("send_whatsapp_message", lambda whatsapp: whatsapp.ask(PHONE, BUSINESS, REFERENCE)),
-    ("get_whatsapp_call_permission", lambda whatsapp: whatsapp.permitted(PHONE)),
+    ("get_whatsapp_call_permission", lambda whatsapp: whatsapp.is_permitted(PHONE)),
 ]
 PASSING = [
     ("ThrottledRequestException", 429),
