@@ -76,7 +76,7 @@ class Connections:
         self._address = (parts.hostname, parts.port or (443 if self._tls else 80))
         self._connect_seconds = connect_seconds
         self._response_seconds = response_seconds
-        self._idle: deque[tuple[socket.socket, int]] = deque()
+        self._idle: deque[tuple[socket.socket, clock.Instant]] = deque()
         """With the instant of their last response, by the wall clock: others may stand still in a frozen process."""
 
     def exchange(self, request: bytes) -> Reply:
@@ -102,13 +102,13 @@ class Connections:
         """A kept connection that is still open; None if there is none."""
         while True:
             try:
-                connection, used_at_ms = self._idle.pop()
+                connection, used_at = self._idle.pop()
             except IndexError:
                 return None
             # Between two requests nothing is received, so a connection with something to read is closed or broken.
             poll = select.poll()
             poll.register(connection, select.POLLIN)
-            if 0 <= clock.now() - used_at_ms < KEPT_MS and not poll.poll(0):
+            if 0 <= clock.now() - used_at < KEPT_MS and not poll.poll(0):
                 return connection
             connection.close()
 

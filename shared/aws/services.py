@@ -140,16 +140,16 @@ def call(operation: Callable[..., Any], **parameters: Any) -> Any:
 
 def closing_idle(client: Any) -> Any:
     """The boto3 client, which from now on opens new connections after it was idle for `KEPT_MS`, as our own does."""
-    checking, used_at_ms = threading.Lock(), clock.now()
+    checking, used_at = threading.Lock(), clock.now()
 
     def check(**_: Any) -> None:
-        nonlocal used_at_ms
+        nonlocal used_at
         with checking:
             now = clock.now()
-            if not 0 <= now - used_at_ms < KEPT_MS:
+            if not 0 <= now - used_at < KEPT_MS:
                 # Closes those that are not in use. The client opens others.
                 client.close()
-            used_at_ms = now
+            used_at = now
 
     client.meta.events.register("before-send", check)
     return client

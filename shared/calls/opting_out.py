@@ -50,7 +50,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     return Change(customer, [*writes, *change.writes], wake_and_end_calls)
 
 
-def keep(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> None:
+def opt_out_now(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> None:
     """Commit an opt-out before the agent's answer, which a worker may have to repeat: the wish is kept in any case."""
     commit.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to), uuid.uuid4().hex)
 

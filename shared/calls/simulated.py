@@ -143,7 +143,7 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
     """The writes of the whole talk, which end the call. A wish not to be contacted is committed before them."""
     call = simulate(script, Scripted(), dialogue.brief(scope, record))
     if call.progress.opted_out:
-        opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
+        opting_out.opt_out_now(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
     changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
     if call.progress.call_later_at is not None:
         changes["call_later_at"] = clock.iso(call.progress.call_later_at)

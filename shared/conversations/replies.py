@@ -142,7 +142,7 @@ def _keep_wish(turn: Turn, conversation: ConversationRecord, agent: AgentReply) 
     """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
     customer_id = conversation.doc["customer_id"]
     if customer_id is not None and agent.reply.result.has("customer_opted_out"):
-        opting_out.keep(turn.scope, customer_id)
+        opting_out.opt_out_now(turn.scope, customer_id)
 
 
 def _requested_call(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> Change[Session] | None:

@@ -143,7 +143,7 @@ def rotation(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Ins
     `invalid_status_transition` if it is not valid any more.
     """
     row = _find(project_id, key_id)
-    old, ends_at_ms = _of_row(row), clock.now() + valid_ms
+    old, ends_at = _of_row(row), clock.now() + valid_ms
     if old.revoked_at or old.has_expired:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The key is not valid any more, so it cannot be replaced.")
     new = creation(
@@ -152,7 +152,7 @@ def rotation(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Ins
     end = table.Update(
         row["pk"],
         row["sk"],
-        set={"valid_until": min(ends_at_ms, row.get("valid_until", ends_at_ms))},
+        set={"valid_until": min(ends_at, row.get("valid_until", ends_at))},
         condition="attribute_exists(pk) AND attribute_not_exists(revoked_at)",
     )
     return dataclasses.replace(new, writes=(*new.writes, end))

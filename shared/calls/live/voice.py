@@ -115,7 +115,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
         progress = before.after(result, before.stage, briefing.zone)
         response = Response(dialogue.farewell(LOST, briefing.settings), ends_call=True)
     if progress.opted_out:
-        opting_out.keep(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
+        opting_out.opt_out_now(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
     writes = _writes(scope, session, result, progress)
     writes.append(_write_transcript(scope, session, transcript, lines, text, response))
     return _Turn(response, writes, result.actions)
