@@ -6,8 +6,9 @@ names the call (`active_session`) from its request to its end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import commands as agent_settings
@@ -104,7 +105,9 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     if appointment is not None:
         about = apply_changes(appointment.doc, {"session_id": session["id"]})
         writes.append(APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1}))
-    new_request = None
+    due_at = transitions.due_at(scope, session)
+    due = transitions.dial_attributes(session["id"], due_at)
+    after_commit: Callable[[], None] | None = partial(_wake_dial, scope, session["id"], due_at)
     # If the number may not be called, the customer is not asked either.
     if channel == Channel.WHATSAPP and allowed:
         consent = consents.find(scope, phone)
@@ -112,14 +115,11 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
             write = _request_consent(consent, session["id"])
             writes.append(write)
             is_new, consent = not consent.is_pending, consents.after_write(consent, write)
-            new_request = consent if is_new else None
-            session["dial_at"] = None
+            after_commit = partial(_start_machine, consent) if is_new else None
+            session["dial_at"], due = None, {}
         session["consent"] = consent.public
-    internal: dict[str, table.Value | None] = {"instructions": options.instructions}
-    if not sessions.awaits_consent(session):
-        internal |= transitions.dial_attributes(session["id"], transitions.due_at(scope, session))
-    writes.append(SESSIONS.insert(scope, session, **internal))
-    return Change(session, writes, lambda: _send_wake_ups(scope, session, new_request))
+    writes.append(SESSIONS.insert(scope, session, instructions=options.instructions, **due))
+    return Change(session, writes, after_commit)
 
 
 def new(
@@ -313,10 +313,11 @@ def _request_consent(consent: Consent, session_id: str) -> table.Update:
     return consents.replace(consent, consents.with_request(consent, session_id), internal)
 
 
-def _send_wake_ups(scope: Scope, session: Session, requested: Consent | None) -> None:
-    """Send the wake-ups of a call, or of the request for consent that it begins. The caller waits for this."""
-    if requested is not None:
-        threads.run_within(wake_ups.REQUEST_SECONDS, lambda: consents.start_machine(requested))
-    elif not sessions.awaits_consent(session):
-        dials = transitions.dial_wake_ups(scope, [(session["id"], transitions.due_at(scope, session))])
-        wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", dials)
+def _wake_dial(scope: Scope, session_id: str, at: clock.Instant) -> None:
+    """Send the wake-up of a new call, unless `sweep` sends it later. The caller waits for this."""
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", transitions.dial_wake_ups(scope, [(session_id, at)]))
+
+
+def _start_machine(requested: Consent) -> None:
+    """Start the state machine of a new request for consent. The caller waits for this."""
+    threads.run_within(wake_ups.REQUEST_SECONDS, lambda: consents.start_machine(requested))
