@@ -9,7 +9,7 @@ from shared.erasure import erasing, ledger
 from shared.erasure.erasing import NotYet, StoredBatches
 from shared.erasure.ledger import Entry
 
-PATIENCE_MS = 5 * clock.MINUTE
+PATIENCE_MS = 10 * clock.MINUTE
 """The longest time that a run waits."""
 
 

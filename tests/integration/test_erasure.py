@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infra import topology
 from shared.aws import client as aws_client
 from shared.aws import services
 from shared.calls.consent import consents
@@ -235,6 +236,11 @@ def test_a_change_is_no_event_though_fan_out_had_begun_before(
     assert list(remaining_data(whom)), "the event was written"
     erase(stopped_clock, whom)
     assert list(remaining_data(whom)) == []
+
+
+def test_an_erasure_waits_until_no_request_of_an_earlier_function_is_accepted() -> None:
+    # A function that stands still sends its last request late. AWS refuses it five minutes after its signature.
+    assert max(function.timeout for function in topology.FUNCTIONS) + 300 < erasing.SETTLES_S
 
 
 def test_an_attempt_under_way_is_not_recorded(stage: Stage, stopped_clock: Clock) -> None:

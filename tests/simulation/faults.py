@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -47,7 +47,9 @@ class Fault(StrEnum):
     CLOCK_STEPPED = "clock_stepped"
     """The clock of a host steps, and is off by up to 300 ms afterwards."""
     FROZEN = "frozen"
-    """A function stands still at a call until after its time limit, and then goes on."""
+    """A function stands still at a call until after its time limit. Then the call goes on, and the function ends."""
+    DEADLY = "deadly"
+    """The answers of a receiver kill the function that reads them, as long as it has its character."""
 
 
 RATES = {
@@ -72,17 +74,22 @@ RATES = {
     Fault.CLOCK_OFF: 0.3,
     Fault.CLOCK_STEPPED: 0.01,
     Fault.FROZEN: 0.01,
+    Fault.DEADLY: 0.1,
 }
-"""The highest rate of each kind: of the calls, messages, batches, runs or hosts that it can concern."""
+"""The highest rate of each kind: of the calls, messages, batches, runs, hosts or receivers that it can concern."""
 
 
 @dataclass
 class Faults:
-    """The faults of one history. `only` limits the kinds, and `most` their number, to shorten a failing history."""
+    """The faults of one history. `only` limits the kinds, and `most` their number, to shorten a failing history.
+
+    `rates` are those of the history's focus, if it has any: then no other kinds happen.
+    """
 
     seed: str
     only: Collection[Fault] | None = None
     most: int | None = None
+    rates: Mapping[Fault, float] = field(default_factory=dict)
     on: bool = True
     injected: Counter[Fault] = field(default_factory=Counter)
 
@@ -91,6 +98,8 @@ class Faults:
         # Some histories have few kinds, so that they get far; some have none.
         share = draw.choice((0.0, 0.2, 0.5, 1.0))
         self._rates = {kind: draw.random() ** 2 * rate * (draw.random() < share) for kind, rate in RATES.items()}
+        if self.rates:
+            self._rates = {kind: self.rates.get(kind, 0.0) for kind in Fault}
         self._draws = {kind: random.Random(f"{self.seed}/{kind}") for kind in Fault}
 
     def strikes(self, kind: Fault) -> bool:

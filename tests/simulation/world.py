@@ -38,10 +38,12 @@ from tests.support import gateway_events
 
 START = 1_800_000_000 * MICROSECONDS
 """When each history begins."""
-MOST_SWITCHES = 300_000
+MOST_SWITCHES, MOST_SWITCHES_AT_REST = 150_000, 80_000
 QUIET_WITHIN_S = 8 * 24 * 3600
 """Seconds of virtual time in which the service must come to rest after the last request."""
 OPERATOR_TIMEOUT_S = 600
+SIGNED_S = 300
+"""Seconds after which AWS refuses a signed request."""
 LONGEST_BATCH = 20
 """Stream records in a batch."""
 FUNCTIONS = {function.name: function for function in topology.FUNCTIONS}
@@ -350,6 +352,9 @@ class World:
         """One attempt of a call."""
         connections = host.module("shared.aws.connections")
         self.calls[call.operation] += 1
+        signed_at = self.now
+        if self._is_over(self.invocation()):
+            self.kill()
         strikes = self.strikes
         if self.faults.strikes(Fault.CLOCK_STEPPED):
             self._off[host.number] = self._draw_off(Fault.CLOCK_STEPPED)
@@ -369,7 +374,10 @@ class World:
             self._note_call(call, "lost before")
             self.scheduler.sleep(6)
             raise connections.ConnectionFailed("response_timeout")
-        status, body = self._disturbed(call) or self._answer(call)
+        if self.now - signed_at > SIGNED_S:
+            status, body = 400, {"__type": "x#InvalidSignatureException", "message": "Signature expired"}
+        else:
+            status, body = self._disturbed(call) or self._answer(call)
         self._note_call(call, status if status == 200 else body.get("__type", "").rpartition("#")[2])
         if strikes(Fault.LOST_AFTER):
             self.note("lost after")
@@ -377,6 +385,10 @@ class World:
             raise connections.ConnectionFailed("response_timeout")
         self.scheduler.sleep(self._latency())
         return connections.Reply(status, {}, json.dumps(body).encode())
+
+    def _is_over(self, invocation: Invocation) -> bool:
+        """Whether Lambda has ended an invocation whose time was over while it stood still: it makes no more calls."""
+        return invocation.was_frozen and invocation.ended is not None and invocation.ended.error == "timeout"
 
     def _freeze(self) -> None:
         """Let the present invocation stand still for minutes."""
