@@ -13,11 +13,12 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
-from tests.simulation.clients import WISH, Load, Operation, Scope, scope_at
+from tests.simulation.clients import DAYS, WISH, Load, Operation, Scope, scope_at
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import UNSEEN, Got, Receiver
@@ -27,6 +28,15 @@ OFF_S = 0.7
 """Seconds by which the clocks of two hosts may differ."""
 IN_FLIGHT_S = 90
 """Seconds for which an attempt may go on that began before a change of its endpoint."""
+FROZEN_S = 800
+"""Seconds for which an invocation may stand still."""
+SLOT_S = 121
+"""Seconds for which a message that is not answered keeps its slot."""
+COMMITS_S = 20
+"""Seconds within which a reply is committed, if nothing goes wrong."""
+REASON = "service-rate-limited-reason"
+MOST_LOST = 3
+"""The workers that are lost over an attempt before its delivery fails."""
 SLOW_MS = 5_000
 LATE_S = 300
 """Seconds by which an attempt may be late if nothing goes wrong."""
@@ -82,7 +92,10 @@ def check(world: World, load: Load) -> list[str]:
             _order(each, mine),
             _lists(each, mine),
             _calls(world, each, mine),
+            _windows(world, each, every),
             _conversations(world, each, mine),
+            _slots(world, load, each, every),
+            _desk(load, each, mine),
             _deliveries(world, load, each, mine),
         )
         found += [f"{finding} [{each.scope.name}]" for findings in checks for finding in findings]
@@ -91,7 +104,9 @@ def check(world: World, load: Load) -> list[str]:
     if not found:
         # Last, because this changes what is shown.
         found += [finding for each in shown for finding in _nothing_is_held(world, each)]
-    found += [f"a dead-letter queue has messages: {name} {count}" for name, count in world.dead_letters().items()]
+    if not world.faults.rates:
+        # With the rates of a focus, a wake-up may fail so often. Its row goes on without it.
+        found += [f"a dead-letter queue has messages: {name} {count}" for name, count in world.dead_letters().items()]
     return found
 
 
@@ -388,11 +403,53 @@ def _calls_of_deleted(shown: Shown, operations: Sequence[Operation]) -> Iterator
         customer = deletion.path.rpartition("/")[2]
         if deletion.method != "DELETE" or not deletion.succeeded:
             continue
+        for session in shown.resources.values():
+            if session["object"] == "session" and session["customer_id"] == customer and session["ended_at"]:
+                waits = not session["dialed_at"] or _seconds(session["dialed_at"]) > deletion.ended + OFF_S
+                if waits and _seconds(session["ended_at"]) > deletion.ended + OFF_S:
+                    yield f"5.4: {session['id']} went on to wait after {customer} was deleted"
         for event in shown.events:
             session = event["data"]["object"]
             late = event["type"] == "session.dialing" and session["customer_id"] == customer
             if late and _seconds(session["updated_at"]) > deletion.ended + IN_FLIGHT_S:
                 yield f"5.4: {session['id']} was dialed after {customer} was deleted"
+
+
+def _windows(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """A call is dialed within the calling hours, as they were shortly before, and not before the time that it names."""
+    seconds = FROZEN_S if world.faults.injected[Fault.FROZEN] else IN_FLIGHT_S
+    changes = [each for each in operations if each.path == "/v1/agent_settings" and not each.refused]
+    for session in shown.resources.values():
+        if session["object"] != "session" or not session["dialed_at"]:
+            continue
+        at = _seconds(session["dialed_at"])
+        if session["not_before"] and at < _seconds(session["not_before"]) - OFF_S:
+            yield f"11.5: {session['id']} was dialed at {session['dialed_at']}, before {session['not_before']}"
+        if not any(_is_open(hours, at - seconds, at + OFF_S) for hours in _hours(changes, at - seconds, at + OFF_S)):
+            yield f"11.5: {session['id']} was dialed at {session['dialed_at']}, outside of the calling hours"
+
+
+def _hours(changes: Sequence[Operation], since: float, until: float) -> Iterator[Any]:
+    """The calling hours that may have held at any time between two."""
+    replaced = [each for each in changes if each.succeeded and each.ended < since]
+    if not replaced:
+        yield []
+    for change in changes:
+        later = any(each.began > change.ended for each in replaced) and change.succeeded
+        if change.began <= until and not later:
+            yield change.body["calling_hours"]
+
+
+def _is_open(hours: Sequence[Any], since: float, until: float) -> bool:
+    """Whether calls are made at any time between two."""
+    days = [datetime.fromtimestamp(since, UTC).date() + timedelta(days=number) for number in range(-1, 3)]
+    for entry in hours:
+        for day in days:
+            midnight = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+            first, last = (midnight + 3600 * int(entry[at][:2]) + 60 * int(entry[at][3:]) for at in ("from", "to"))
+            if DAYS[day.weekday()] in entry["days"] and first <= until and since < last:
+                return True
+    return not hours
 
 
 def _one_call_a_key(operations: Sequence[Operation]) -> Iterator[str]:
@@ -488,6 +545,60 @@ def _messages(shown: Shown, sent: Sequence[Operation]) -> Iterator[str]:
     most = len(told) + sum(not each.succeeded and not each.refused for each in sent)
     if number > most:
         yield f"4.6: {number} messages were stored, and {most} were sent at most"
+
+
+def _slots(world: World, load: Load, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """No more live messages of a project are under way than its share, and none is refused while there are fewer."""
+    if not shown.scope.livemode:
+        return
+    messages = [each for each in operations if _is_message(each) and (each.body.get("role") != "staff")]
+    answered = {
+        message["id"]: _seconds(reply["created_at"])
+        for those in shown.messages.values()
+        for message, reply in itertools.pairwise([each for each in those if each["role"] != "staff"])
+        if message["role"] == "user"
+    }
+    surely, perhaps = [], []
+    commits_s = IN_FLIGHT_S if world.faults.injected else COMMITS_S
+    for operation in messages:
+        replied_at = answered.get(operation.result["id"]) if operation.succeeded else None
+        waiting = [each for each in operation.tries if each.response.status == 504 and not each.response.was_hit]
+        if waiting and replied_at is not None:
+            surely.append((waiting[0].ended + OFF_S, replied_at - OFF_S))
+        if not operation.refused:
+            # The reply is committed some time after its own time.
+            until = operation.ended + SLOT_S if replied_at is None else replied_at + commits_s
+            perhaps.append((operation.began, until))
+    for since, until in surely:
+        count = sum(first <= since < last for first, last in surely)
+        if since < until and count > load.share:
+            yield f"8.16: {count} live messages were under way at {since:.3f}, not {load.share}"
+    for operation in messages:
+        for each in operation.tries:
+            if each.response.status == 429 and each.response.headers.get(REASON) == "messages":
+                count = sum(first <= each.ended and each.began <= last for first, last in perhaps)
+                if count < load.share:
+                    yield f"8.16: {operation.name} was refused, although {count} live messages were under way at most"
+
+
+def _desk(load: Load, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """Nobody takes a conversation that somebody else has taken, unless it was released or no longer waited."""
+    mine = [each for each in load.takings if each.scope is shown.scope]
+    for first, second in itertools.permutations([each for each in mine if each.takes and each.done], 2):
+        if first.conversation != second.conversation or first.who == second.who or first.ended > second.began:
+            continue
+        freed = [each for each in mine if not each.takes and each.conversation == first.conversation]
+        if any(each.ended >= first.began and each.began <= second.ended for each in freed):
+            continue
+        handoffs = [
+            _seconds(_instant(event["data"]["object"]))
+            for event in shown.events_of(first.conversation)
+            if event["type"].partition(".")[2] in ("handed_off", "resumed", "ended")
+        ]
+        if first.conversation in shown.resources and not any(
+            first.began - IN_FLIGHT_S <= at <= second.ended + OFF_S for at in handoffs
+        ):
+            yield f"desk: {second.who} has taken {first.conversation}, which {first.who} had"
 
 
 def _is_message(operation: Operation) -> bool:
@@ -682,6 +793,9 @@ def _audit_log_breaches(shown: Shown, id: str, receiver: Receiver) -> Iterator[s
     for event_id, deliveries in shown.deliveries.items():
         mine = [each for each in deliveries if each["webhook_endpoint_id"] == id]
         yield from _unrecorded_attempts(event_id, id, mine, got.get(event_id, []))
+        lost = [each for each in got.get(event_id, []) if receiver.deadly and each.at < receiver.until]
+        if len(lost) > MOST_LOST * len(mine):
+            yield f"9.15: {len(lost)} workers were lost over {event_id} to {id}, which has {len(mine)} deliveries"
 
 
 def _unrecorded_attempts(event_id: str, id: str, deliveries: Sequence[Any], posts: Sequence[Got]) -> Iterator[str]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from shared.core import clock
+from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receiver
 from tests.simulation.world import Response, World
@@ -33,7 +36,16 @@ WORDS = (
     WISH,
     "[[sim:error]]",
     "[[sim:handoff]]",
+    "[[sim:timeout]]",
 )
+DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+HOURS: tuple[list[dict[str, Any]], ...] = (
+    [],
+    [{"days": DAYS, "from": "08:00", "to": "08:10"}],
+    [{"days": DAYS, "from": "09:00", "to": "17:00"}],
+    [{"days": DAYS[1:2], "from": "10:00", "to": "24:00"}, {"days": DAYS[5:], "from": "00:00", "to": "06:00"}],
+)
+"""Calling hours, in UTC. A history begins on a Friday at 8:00."""
 MOST_TRIES = 8
 MOST_ERASING = 100
 """How often an erasure is begun or continued at most."""
@@ -122,11 +134,28 @@ class Erasure:
     ended: float | None = None
 
 
+@dataclass(frozen=True)
+class Taking:
+    """A person of the business took or released a conversation. `done` is None if that is not known."""
+
+    scope: Scope
+    conversation: str
+    who: str
+    takes: bool
+    began: float
+    ended: float
+    done: bool | None
+
+
 @dataclass
 class Load:
-    """What all clients of a history did. `limits` are the requests of a key in a second and in a minute."""
+    """What all clients of a history did. `limits` are the requests of a key in a second and in a minute.
+
+    `share` is the number of live messages of a project that may be under way.
+    """
 
     limits: tuple[int, int]
+    share: int
     operations: list[Operation] = field(default_factory=list)
     endpoints: dict[str, Receiver] = field(default_factory=dict)
     """The receiver of each endpoint's URL."""
@@ -134,6 +163,7 @@ class Load:
     erasures: list[Erasure] = field(default_factory=list)
     replays: list[tuple[Scope, str]] = field(default_factory=list)
     """The endpoints to which failed deliveries were replayed."""
+    takings: list[Taking] = field(default_factory=list)
     hot: int = 4
     """Of how many of the latest resources clients think most."""
     left: int = 0
@@ -145,7 +175,8 @@ class Load:
 class Client:
     """One client of a scope."""
 
-    def __init__(self, seed: str, number: int, scope: Scope, world: World, load: Load) -> None:
+    def __init__(self, seed: str, number: int, scope: Scope, world: World, load: Load, focus: Focus) -> None:
+        self._focus = focus
         self._random = random.Random(f"{seed}/client/{number}")
         self._number, self._scope, self._world, self._load = number, scope, world, load
         self._hurry = self._random.choice((0.05, 1.0, 30.0, 600.0))
@@ -154,12 +185,12 @@ class Client:
         """Take so many steps. The first client mostly begins with those of `FIRST`."""
         first = FIRST if self._number == 0 and self._random.random() < 0.7 else ()
         for number in range(steps):
-            drawn = self._random.choices(list(STEPS), list(STEPS.values()))[0]
-            self._take(first[number] if number < len(first) else drawn)
+            drawn = self._random.choices(list(self._focus.steps), list(self._focus.steps.values()))[0]
+            self._do_step(first[number] if number < len(first) else drawn)
             self._world.scheduler.sleep(self._random.expovariate(1 / self._hurry))
         self._load.left -= 1
 
-    def _take(self, step: str) -> None:
+    def _do_step(self, step: str) -> None:
         getattr(self, f"_{step}")()
 
     # Steps
@@ -236,6 +267,9 @@ class Client:
             body: dict[str, Any] = {}
             if self._random.random() < 0.3 and (appointment := self._any("appointments")):
                 body["appointment_id"] = appointment
+            if self._random.random() < 0.3:
+                seconds = self._random.choice((1, 10, 60, 3600, 20_000))
+                body["not_before"] = clock.iso(clock.Instant(round((self._world.now + seconds) * 1000)))
             operation = self._do("POST", f"/v1/customers/{customer}/call", body)
             if operation.succeeded:
                 self._know("sessions", operation.result["session_id"])
@@ -250,7 +284,7 @@ class Client:
 
     def _message(self) -> None:
         body: dict[str, Any] = {"content": self._random.choice(WORDS)}
-        body["external_conversation_id"] = f"thread{self._random.randint(1, 3)}"
+        body["external_conversation_id"] = f"thread{self._random.randint(1, 4)}"
         if self._random.random() < 0.7 and (customer := self._any("customers")):
             body["customer"] = {"id": customer}
         operation = self._do("POST", "/v1/messages", body)
@@ -264,10 +298,35 @@ class Client:
                 body["role"] = "staff"
             self._do("POST", f"/v1/conversations/{conversation}/messages", body)
 
+    def _slow_message(self) -> None:
+        """A message to a thread of its own, whose reply takes seconds."""
+        body = {"content": "[[sim:timeout]]", "external_conversation_id": f"slow{self._number}"}
+        operation = self._do("POST", "/v1/messages", body)
+        if operation.succeeded:
+            self._know("conversations", operation.result["conversation"]["id"])
+
     def _end_conversation(self) -> None:
         if conversation := self._any("conversations"):
             action = self._random.choice(("end", "resume"))
             self._do("POST", f"/v1/conversations/{conversation}/{action}", {})
+
+    def _take(self) -> None:
+        """Somebody of the business takes a conversation on the desk, or releases it."""
+        if conversation := self._any("conversations"):
+            who, takes, began = f"person{self._number}", self._random.random() < 0.7, self._world.now
+            work = partial(_take_now, self._scope, conversation, who, takes)
+            ended = self._world.operate("desk", work)
+            done = ended.result if ended.succeeded else None
+            self._load.takings.append(Taking(self._scope, conversation, who, takes, began, self._world.now, done))
+
+    def _hand_off(self) -> None:
+        """A customer asks for a person, whom somebody takes."""
+        if conversation := self._any("conversations"):
+            self._do("POST", f"/v1/conversations/{conversation}/messages", {"content": "[[sim:handoff]]"})
+            self._take()
+
+    def _change_settings(self) -> None:
+        self._do("PATCH", "/v1/agent_settings", {"calling_hours": self._random.choice(HOURS)})
 
     def _retry_delivery(self) -> None:
         found = self._do("GET", "/v1/events")
@@ -300,8 +359,10 @@ class Client:
             self._world.operate("start", partial(_start_replay, self._scope, endpoint, round(since * 1000)))
 
     def _erase(self) -> None:
-        """An operator erases a customer, which takes minutes."""
+        """An operator erases a customer, which takes minutes. It was often changed just before."""
         if customer := self._any("customers"):
+            if self._random.random() < 0.5:
+                self._do("PATCH", f"/v1/customers/{customer}", {"metadata": {"mark": "?"}})
             erasure = Erasure(self._scope, customer)
             self._load.erasures.append(erasure)
             for _ in range(MOST_ERASING):
@@ -330,7 +391,7 @@ class Client:
     def _any(self, kind: str) -> str | None:
         """One of the ids that clients of the scope know, more often a late one. If they know none, one is created."""
         if not self._load.known.get((self._scope.name, kind)):
-            self._take(CREATED_BY[kind])
+            self._do_step(CREATED_BY[kind])
         ids = self._load.known.get((self._scope.name, kind), [])
         late = ids[-self._load.hot :]
         return self._random.choice(late if self._random.random() < 0.8 else ids) if ids else None
@@ -340,7 +401,7 @@ class Client:
         number = len(self._load.operations)
         if isinstance(body, dict) and "metadata" in body:
             body = body | {"metadata": {"mark": f"op{number}", f"key{number % 3}": f"op{number}"}}
-        key = f"key-{number}" if method in ("POST", "PATCH") and self._random.random() < 0.85 else None
+        key = f"key-{number}" if method in ("POST", "PATCH") and self._random.random() < self._focus.keyed else None
         scope = self._scope
         api_key = self._random.choices((scope.key, scope.reading, scope.ending), (30, 1, 1))[0]
         operation = Operation(number, scope, method, path, body, key, api_key)
@@ -402,6 +463,16 @@ def _erase_now(scope: Scope, customer: str, host: Host) -> float | None:
     return None
 
 
+def _take_now(scope: Scope, conversation: str, who: str, takes: bool, host: Host) -> bool:
+    """Take or release a conversation, as the desk does. Returns whether that changed anything."""
+    commands, commit = host.module("shared.conversations.commands"), host.module("shared.store.commit").commit
+    of = scope_at(host, scope), conversation
+    command = partial(commands.take, *of, who) if takes else partial(commands.release, *of)
+    with suppress(host.module("shared.core.errors").ApiError):
+        return bool(commit(command, f"desk of {who}").writes)
+    return False
+
+
 STEPS = {
     "create_customer": 6,
     "create_appointment": 6,
@@ -418,7 +489,11 @@ STEPS = {
     "opt_in": 1,
     "message": 6,
     "message_in_conversation": 4,
+    "slow_message": 1,
     "end_conversation": 1,
+    "take": 1,
+    "hand_off": 1,
+    "change_settings": 1,
     "retry_delivery": 2,
     "reuse_key": 1,
     "replay": 1,
@@ -426,6 +501,70 @@ STEPS = {
     "wait": 2,
 }
 """The steps of a client, and how often each is taken."""
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What a history is about: the clients' steps, how many clients there are and how many steps each takes.
+
+    With `rates`, faults of these kinds happen so often, and no others. `keyed` is the share of writes that have an
+    Idempotency-Key.
+    """
+
+    steps: Mapping[str, int] = field(default_factory=lambda: STEPS)
+    rates: Mapping[Fault, float] = field(default_factory=dict)
+    size: tuple[int, int] | None = None
+    keyed: float = 0.85
+    live: bool = False
+    """Whether all clients have live keys."""
+
+
+EVERYTHING = Focus()
+FOCUSES = {
+    "changes": Focus(
+        {"change_customer": 1, "change_appointment": 1, "read": 1}, {Fault.LOST_AFTER: 0.1}, size=(4, 6), keyed=0.5
+    ),
+    "events": Focus(
+        {"create_endpoint": 1, "create_customer": 2, "change_customer": 3, "create_appointment": 2},
+        {Fault.KILLED: 0.04, Fault.REFUSED: 0.45, Fault.STREAM_AGAIN: 0.2},
+        size=(3, 6),
+    ),
+    "calls": Focus({"call": 4, "cancel": 1, "delete": 1, "read": 1}, {Fault.CONFLICT: 0.1}, size=(4, 4)),
+    "uncertain": Focus(
+        {"create_customer": 2, "create_endpoint": 2, "create_appointment": 1, "call": 1},
+        {Fault.LOST_AFTER: 0.2, Fault.REFUSED: 0.3},
+        size=(2, 5),
+        keyed=0.3,
+    ),
+    "wake_ups": Focus(
+        {"call": 2, "message": 2, "create_endpoint": 1, "change_customer": 1},
+        {Fault.WAKE_UP_LOST: 0.8, Fault.TIMER_LOST: 0.5, Fault.SWEEP_MISSED: 0.3},
+        size=(2, 4),
+    ),
+    "messages": Focus({"message": 2, "message_in_conversation": 4, "end_conversation": 1}, size=(4, 4)),
+    "deadly": Focus(
+        {"create_endpoint": 1, "create_customer": 2, "retry_delivery": 1}, {Fault.DEADLY: 0.5}, size=(2, 4)
+    ),
+    "erasures": Focus(
+        {"create_customer": 2, "create_appointment": 1, "message": 1, "call": 1, "erase": 5},
+        {Fault.STALLED: 0.02, Fault.FROZEN: 0.02, Fault.STREAM_AGAIN: 0.2},
+        size=(4, 5),
+    ),
+    "requests": Focus({"read": 1}, size=(5, 20)),
+    "claims": Focus(
+        {"create_endpoint": 1, "create_customer": 2, "call": 2, "message": 2},
+        {Fault.STALLED: 0.05, Fault.FROZEN: 0.02, Fault.NOT_DELETED: 0.3, Fault.WAKE_UP_DOUBLED: 0.5},
+        size=(3, 4),
+    ),
+    "hours": Focus({"call": 3, "change_settings": 3, "wait": 1, "delete": 1}, size=(3, 6)),
+    "desk": Focus({"message": 1, "hand_off": 3, "take": 4, "end_conversation": 1}, size=(4, 5)),
+    "slots": Focus({"message": 2, "slow_message": 3}, size=(4, 5), live=True),
+    "opt_outs": Focus({"call": 4, "change_customer": 3, "message": 3, "opt_in": 1}, size=(3, 6)),
+    "endpoints": Focus(
+        {"create_endpoint": 1, "change_endpoint": 4, "change_customer": 3, "retry_delivery": 2}, size=(3, 6)
+    ),
+}
+"""What a history may be about, by name."""
 FIRST = ("create_endpoint", "create_customer", "create_appointment")
 CREATED_BY = {
     "customers": "create_customer",

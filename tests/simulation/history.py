@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 from collections import Counter
 from collections.abc import Collection
@@ -11,14 +12,16 @@ from functools import partial
 from typing import Any
 
 from tests.simulation import checker, scheduler
-from tests.simulation.clients import Client, Load, Scope
+from tests.simulation.clients import EVERYTHING, FOCUSES, Client, Load, Scope
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
 from tests.simulation.scheduler import MICROSECONDS, Stuck
-from tests.simulation.world import MOST_SWITCHES, QUIET_WITHIN_S, START, World, prepare
+from tests.simulation.world import MOST_SWITCHES, MOST_SWITCHES_AT_REST, QUIET_WITHIN_S, START, World, prepare
 
 USUAL_LIMITS, LOW_LIMITS = (100, 5000), (4, 20)
 """The rate limits of a key: requests in a second and in a minute."""
+FOCUSED = 0.3
+"""The share of histories that are about something."""
 FEWEST_STEPS, MOST_STEPS = 2, 40
 """The steps of each client of a history."""
 
@@ -32,6 +35,8 @@ class Plan:
     steps: int | None = None
     only: Collection[Fault] | None = None
     most_faults: int | None = None
+    focus: str | None = None
+    """The name of what it is about. By default, the seed draws that."""
 
 
 @dataclass
@@ -53,12 +58,17 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     """Run a history in this process, which can run no other afterwards."""
     world: World | None = None
     prepare(plan.seed, lambda: world.now if world else START / MICROSECONDS)
-    faults = Faults(plan.seed, plan.only, plan.most_faults)
+    draw = random.Random(f"{plan.seed}/load")
+    drawn = draw.choice(list(FOCUSES)) if draw.random() < FOCUSED else None
+    focus = FOCUSES.get(plan.focus or drawn or "", EVERYTHING)
+    faults = Faults(plan.seed, plan.only, plan.most_faults, focus.rates)
     world = World(plan.seed, hosts, sqs, faults)
     scheduler.use(world.scheduler)
-    draw = random.Random(f"{plan.seed}/load")
-    load = Load(hot=draw.choice((1, 2, 6)), limits=draw.choice((USUAL_LIMITS, USUAL_LIMITS, LOW_LIMITS)))
+    limits, share = draw.choice((USUAL_LIMITS, USUAL_LIMITS, LOW_LIMITS)), draw.choice((1, 2, 50))
+    load = Load(hot=draw.choice((1, 2, 6)), limits=limits, share=share)
+    os.environ["TURNS_PER_PROJECT"] = str(share)
     count, steps = _size(draw)
+    count, steps = focus.size or (count, steps)
     count, steps = min(count, plan.clients or count), min(steps, plan.steps or steps)
     linger = draw.choice((0, 60, 3600, 40_000))
     findings: list[str] = []
@@ -73,10 +83,12 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         world.limit_requests(*load.limits)
         faults.on = True
         load.left = count
-        together = draw.random() < 0.6
+        together = draw.choice(load.scopes) if draw.random() < 0.6 else None
+        if focus.live:
+            together = load.scopes[1]
         for number in range(count):
-            scope = load.scopes[0] if together else draw.choice(load.scopes)
-            client = Client(plan.seed, number, scope, world, load)
+            scope = together or draw.choice(load.scopes)
+            client = Client(plan.seed, number, scope, world, load, focus)
             world.scheduler.spawn(f"client {number}", partial(client.run, steps))
         while load.left:
             world.scheduler.sleep(5)
@@ -85,8 +97,10 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         world.note("no more faults")
         world.limit_requests(*USUAL_LIMITS)
         state["phase"] = "rest"
-        end = world.now + QUIET_WITHIN_S
+        end, most = world.now + QUIET_WITHIN_S, world.scheduler.switches + MOST_SWITCHES_AT_REST
         while not world.is_quiet():
+            if world.scheduler.switches > most:
+                raise Stuck(f"{MOST_SWITCHES_AT_REST} steps were not enough")
             if world.now > end:
                 findings.append("9.1/7.5/8.6: the service does not come to rest")
                 break

@@ -18,7 +18,9 @@ class Planted:
     name: str
     change: Replacement
     promise: str = ""
-    seed: int = 0
+    seed: int = 1
+    focus: str | None = None
+    """What the histories are about that find it (`clients.FOCUSES`)."""
 
 
 PLANTED = (
@@ -26,7 +28,7 @@ PLANTED = (
         "a row is inserted without a condition",
         ("shared/store/table/writes.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
         "9.1",
-        seed=4,
+        seed=14,
     ),
     Planted(
         "the record of an Idempotency-Key is overwritten",
@@ -36,13 +38,11 @@ PLANTED = (
             '"attribute_not_exists(k) OR expires_at <= :now"',
         ),
         "4.1",
-        seed=1,
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
         ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
         "4.1",
-        seed=1,
     ),
     Planted(
         "a change does not check the version that it was read with",
@@ -52,30 +52,34 @@ PLANTED = (
             '            condition="v >= :v",\n            values={":v": record.version},',
         ),
         "",
+        seed=36,
+        focus="changes",
     ),
     Planted(
         "a lease is not checked by a claim",
         ("shared/tasks/tasks.py", '"due_at <= :now AND attribute_not_exists(lease)"', '"due_at <= :now"'),
         "9.1",
-        seed=7,
+        seed=3,
+        focus="claims",
     ),
     Planted(
         "a lease that has not expired is taken over",
         ("shared/tasks/tasks.py", "    return bool(now < row.get", "    return False and bool(now < row.get"),
         "9.1",
-        seed=7,
+        seed=3,
+        focus="claims",
     ),
     Planted(
         "the result of a step is written without the claim",
         ("shared/tasks/tasks.py", 'held = "lease = :lease"', 'held = "(lease <> :lease OR lease = :lease)"'),
         "9.1",
-        seed=145,
+        seed=15,
+        focus="claims",
     ),
     Planted(
         "previous attributes are the new ones",
         ("shared/webhooks/events.py", "            name: previous\n", "            name: value\n"),
         "6.5",
-        seed=1,
     ),
     Planted(
         "a deletion loses what was before",
@@ -85,7 +89,6 @@ PLANTED = (
             "before_text = None if old is None",
         ),
         "6.5",
-        seed=1,
     ),
     Planted(
         "an event has a new id each time it is derived",
@@ -95,22 +98,23 @@ PLANTED = (
             "ids.new(EVENTS.prefix, instant)",
         ),
         "9.1",
-        seed=1,
+        seed=2,
     ),
     Planted(
-        "deliveries are written only with a new event",
+        "the endpoints of an earlier batch of changes are used",
         (
             "functions/fan_out.py",
-            "        if _put_once(event.row(), event.id):\n",
-            "        if not _put_once(event.row(), event.id):\n            return ()\n        if True:\n",
+            "batches.each_record(event, _Batch().process,",
+            'batches.each_record(event, globals().setdefault("earlier", _Batch()).process,',
         ),
-        "",
+        "9.1",
+        seed=4,
     ),
     Planted(
         "an endpoint gets events from before its creation",
         ("functions/fan_out.py", "return existed and", "return"),
         "9.3",
-        seed=27,
+        seed=4,
     ),
     Planted(
         "filters of endpoints are ignored",
@@ -120,13 +124,14 @@ PLANTED = (
             "    return True or type in filters",
         ),
         "9.3",
-        seed=2,
+        seed=4,
     ),
     Planted(
         "a disabled endpoint's deliveries are sent",
         ("shared/webhooks/deliveries/resource.py", "endpoint.generation > row", "endpoint.generation < row"),
-        "stuck in the phase rest",
-        seed=10,
+        "9.13",
+        seed=3,
+        focus="endpoints",
     ),
     Planted(
         "disabling an endpoint does not begin a generation",
@@ -136,7 +141,8 @@ PLANTED = (
             "if False:",
         ),
         "9.13",
-        seed=35,
+        seed=3,
+        focus="endpoints",
     ),
     Planted(
         "the retry ladder is off by one",
@@ -146,7 +152,7 @@ PLANTED = (
             "return Retry(RETRY_SCHEDULE_S[number - 1])",
         ),
         "0.6",
-        seed=3,
+        seed=4,
     ),
     Planted(
         "a delivery fails after eight attempts",
@@ -156,7 +162,7 @@ PLANTED = (
             "if number < len(RETRY_SCHEDULE_S) - 1",
         ),
         "0.6",
-        seed=6,
+        seed=20,
     ),
     Planted(
         "a timer's row is due when its timer is set",
@@ -166,24 +172,26 @@ PLANTED = (
             'tasks.due_attributes(doc["id"], now, DELIVERY_GRACE_S), also)',
         ),
         "0.6",
-        seed=3,
+        seed=4,
     ),
     Planted(
         "two calls to one customer at once",
         ("shared/calls/commands.py", '"v = :v AND attribute_not_exists(active_session)"', '"v >= :v"'),
-        "",
+        "stuck",
+        seed=28,
+        focus="calls",
     ),
     Planted(
         "who is not to be called is called",
         ("shared/calls/commands.py", "        raise ApiError(Code.CUSTOMER_OPTED_OUT)", "        pass"),
         "11.15",
-        seed=63,
+        seed=2,
+        focus="opt_outs",
     ),
     Planted(
         "test and live mode share their rows",
         ("shared/store/keys.py", '"live" if self.livemode else "test"', '"test"'),
-        "4.6",
-        seed=1,
+        "1.10",
     ),
     Planted(
         "a page begins with the last item of the page before",
@@ -193,7 +201,6 @@ PLANTED = (
             "    return queries.id_of_cursor(collection, cursor)",
         ),
         "3.13",
-        seed=1,
     ),
     Planted(
         "a rotated secret goes on signing",
@@ -203,7 +210,7 @@ PLANTED = (
             '"secret": record.row["secret"],',
         ),
         "9.5",
-        seed=19,
+        focus="endpoints",
     ),
     Planted(
         "an endpoint that is gone stays enabled",
@@ -215,20 +222,21 @@ PLANTED = (
         "the index entry of an ended task is left behind",
         (
             "shared/tasks/tasks.py",
-            'NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))',
-            'NO_WORK: Attributes = dict.fromkeys(("due_at", "wake_ups"))',
+            '= dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))',
+            '= dict.fromkeys(("due_at", "wake_ups"))',
         ),
         "stuck in the phase rest",
-        seed=1,
     ),
     Planted(
         "a write whose response was lost is not recognized",
         (
             "shared/store/table/writes.py",
             "    if writer == _digest(request_id):",
-            "    if writer == _digest(request) and False:",
+            "    if False:",
         ),
-        "",
+        "4.6",
+        seed=22,
+        focus="changes",
     ),
     Planted(
         "what may have been written is said to be repeatable",
@@ -237,22 +245,28 @@ PLANTED = (
             "self.context.may_have_written = failure.uncertain",
             "self.context.may_have_written = False",
         ),
-        "",
+        "4.6",
+        seed=31,
+        focus="uncertain",
     ),
     Planted(
         "a change that failed is not given again",
         ("shared/tasks/batches.py", "                        found.failed.append(position)\n", ""),
-        "",
+        "9.1",
+        focus="events",
     ),
     Planted(
         "only the last change that failed is given again",
         ("shared/tasks/batches.py", "self.records[min(self.failed)]", "self.records[max(self.failed)]"),
-        "",
+        "9.1",
+        seed=16,
+        focus="events",
     ),
     Planted(
         "sweep leaves out a shard",
         ("functions/sweep.py", "    return keys.due_shards() + former", "    return keys.due_shards()[1:] + former"),
-        "",
+        "stuck",
+        focus="wake_ups",
     ),
     Planted(
         "sweep finds nothing that was put off once",
@@ -261,24 +275,26 @@ PLANTED = (
             'row.get("due") == entry["due"] and not',
             'row.get("due") == entry["due"] and "wake_ups" not in row and not',
         ),
-        "",
+        "stuck",
+        focus="wake_ups",
     ),
     Planted(
         "a second message is taken while the agent replies",
         ("shared/conversations/commands.py", '    if "turn" in record.row:', "    if False:"),
-        "",
+        "8.6",
+        focus="messages",
     ),
     Planted(
         "a reply is written without the conversation's lock being freed",
         ("shared/conversations/replies.py", '        unlocked["turn"] = None', "        pass"),
         "8.4",
-        seed=1,
     ),
     Planted(
         "a cancelled appointment is changed",
         ("shared/appointments/commands.py", "    if target not in TRANSITIONS[current]:", "    if False:"),
         "6.2",
-        seed=18,
+        seed=5,
+        focus="changes",
     ),
     Planted(
         "a call goes on after its customer was deleted",
@@ -287,12 +303,16 @@ PLANTED = (
             "    return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
             "    return [] and transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
         ),
-        "",
+        "stuck",
+        seed=19,
+        focus="calls",
     ),
     Planted(
         "the last workers of an attempt are not counted",
         ("shared/tasks/tasks.py", 'lease["lost"] = old.get("lost", 0) + 1', 'lease["lost"] = 0'),
-        "",
+        "9.15",
+        seed=2,
+        focus="deadly",
     ),
     Planted(
         "a key of another body gets the saved response",
@@ -302,19 +322,26 @@ PLANTED = (
     ),
     Planted(
         "a session's end frees no customer",
-        ("shared/calls/transitions.py", 'condition="active_session = :id",', 'condition="active_session <> :id",'),
-        "",
+        (
+            "shared/calls/transitions.py",
+            'set={"active_session": None},',
+            'set={"active_session": session["id"]},',
+        ),
+        "7.3",
+        focus="calls",
     ),
     Planted(
         "an erasure does not wait for what began before",
-        ("shared/erasure/erasing.py", "\nSETTLES_S = 120\n", "\nSETTLES_S = 0\n"),
-        "",
+        ("shared/erasure/erasing.py", "\nSETTLES_S = 400\n", "\nSETTLES_S = 0\n"),
+        "erasure",
+        seed=38,
+        focus="erasures",
     ),
     Planted(
         "an erasure leaves the transcripts of calls",
         ("shared/erasure/erasing.py", "    _execute(transcripts.delete(scope, id))\n", ""),
         "erasure",
-        seed=5,
+        seed=21,
     ),
     Planted(
         "a read-only key may write",
@@ -324,18 +351,19 @@ PLANTED = (
             "        if False:",
         ),
         "0.3",
-        seed=4,
     ),
     Planted(
         "a key is valid after its end",
         ("shared/projects/rate_limits.py", "OR valid_until > :now)", "OR valid_until <> :now)"),
         "0.3",
-        seed=4,
+        seed=2,
     ),
     Planted(
         "the requests of a minute are not limited",
         ("shared/projects/rate_limits.py", "AND m = :m AND w.n < :per_minute", "AND m = :m AND :one <= :per_minute"),
-        "",
+        "1.5",
+        seed=3,
+        focus="requests",
     ),
     Planted(
         "a delivery that is under way is retried",
@@ -345,13 +373,14 @@ PLANTED = (
             "    if False:",
         ),
         "9.11",
-        seed=19,
+        seed=2,
+        focus="endpoints",
     ),
     Planted(
         "the index entry of an ended replay is left behind",
         ("shared/webhooks/replays.py", '{**tasks.NO_WORK, "ended_as"', '{"ended_as"'),
         "stuck",
-        seed=3,
+        seed=5,
     ),
     Planted(
         "a wish in a message opts nobody out",
@@ -361,6 +390,44 @@ PLANTED = (
             "else None",
         ),
         "11.16",
-        seed=30,
+        seed=4,
+        focus="opt_outs",
+    ),
+    Planted(
+        "a call is dialed outside the calling hours",
+        ("shared/calls/transitions.py", "    if opens_at > clock.now():", "    if False:"),
+        "11.5",
+        focus="hours",
+    ),
+    Planted(
+        "the time that a call's request names is ignored",
+        ("shared/calls/transitions.py", "clock.now() if not_before is None else", "clock.now() if True else"),
+        "11.5",
+        seed=8,
+        focus="hours",
+    ),
+    Planted(
+        "a live message takes no slot",
+        ("shared/conversations/turns.py", "[table.Put(row, condition=condition, values=values)]", "[]"),
+        "8.16",
+        seed=2,
+        focus="slots",
+    ),
+    Planted(
+        "a slot is not freed with the reply",
+        (
+            "shared/conversations/turns.py",
+            """    return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], condition="")]""",
+            "    return ()",
+        ),
+        "8.16",
+        focus="slots",
+    ),
+    Planted(
+        "a conversation that somebody has taken is taken by another",
+        ("shared/conversations/commands.py", "    if owner is not None:", "    if False:"),
+        "desk",
+        seed=4,
+        focus="desk",
     ),
 )

@@ -52,6 +52,8 @@ class Receiver:
     until: float
     """Until when it has its character, in Unix seconds; it is good afterwards."""
     draw: random.Random
+    deadly: bool = False
+    """Whether its answers kill the function that reads them, as long as it has its character."""
     log: list[Got] = field(default_factory=list)
 
     @property
@@ -112,7 +114,9 @@ class Receivers:
         number = len(self._by_host)
         lasts = self._random.choices((60, 600, 7200, 86400, 10 * 86400), (3, 3, 2, 1, 1))[0]
         draw = random.Random(self._random.random())
-        receiver = Receiver(f"receiver-{number}", self._random.choice(CHARACTERS), self._world.now + lasts, draw)
+        character, until = self._random.choice(CHARACTERS), self._world.now + lasts
+        deadly = self._world.faults.strikes(Fault.DEADLY)
+        receiver = Receiver(f"receiver-{number}", character, until, draw, deadly)
         self._by_host[f"{receiver.name}.example.com"] = receiver
         return receiver
 
@@ -136,7 +140,8 @@ class Receivers:
             receiver.log.append(Got(started, dict(headers), body.decode(), status, error, world.invocation()))
         world.note("POST", url, headers["webhook-id"], status or error)
         world.scheduler.sleep(seconds)
-        if world.strikes(Fault.KILLED):
+        if world.strikes(Fault.KILLED) or (receiver.deadly and started < receiver.until):
+            world.invocation().hit_at = world.now
             world.kill()
         error = None if error is None else rules.DeliveryError(error)
         return rules.AttemptOutcome(status, error, None if status is None else "", round((world.now - started) * 1000))

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.simulation import history, hosts, world
+from tests.simulation.clients import FOCUSES
 from tests.simulation.faults import Fault
 from tests.simulation.history import Outcome, Plan
 from tests.simulation.planted import PLANTED, Planted
@@ -28,7 +29,7 @@ _ID = re.compile(r"\b([a-z]{3,4})_[0-9a-z]{26}\b")
 _QUEUE = re.compile(r"appointments-local-(\w+?)Queue[0-9A-F]{8}-\w+(?:\.fifo)?")
 PLANTED_WITHIN = 2_000
 """The seeds in which each planted fault must be found."""
-KNOWN_WITHIN = 40
+KNOWN_WITHIN = 200
 """The seeds from the known one on. A change of the service changes the histories, and the next seed finds the fault."""
 YEAR_S = 365.25 * 86_400
 
@@ -126,10 +127,15 @@ def main(arguments: Sequence[str]) -> int:
     if options.planted:
         if options.planted == "known":
             known = [each for each in PLANTED if each.seed]
-            return max(_find(each, _plans_from(options, each.seed, KNOWN_WITHIN), options.processes) for each in known)
+            return max(
+                _find(each, _plans(options, each.seed, KNOWN_WITHIN, each.focus), options.processes) for each in known
+            )
         chosen = [each for each in PLANTED if options.planted in ("all", each.name)]
-        plans = list(_plans(options, min(options.seeds, PLANTED_WITHIN)))
-        return max((_find(each, plans, options.processes) for each in chosen), default=2)
+        within = min(options.seeds, PLANTED_WITHIN)
+        return max(
+            (_find(each, _plans(options, options.first, within, each.focus), options.processes) for each in chosen),
+            default=2,
+        )
     return _simulate(options)
 
 
@@ -142,21 +148,18 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--clients", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--most-faults", type=int)
+    parser.add_argument("--focus", choices=FOCUSES, help="what the histories are about")
     parser.add_argument("--history", type=Path, help="a file for the whole history of a failure, or of one seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args(arguments)
 
 
-def _plans(options: argparse.Namespace, count: int) -> Iterator[Plan]:
-    return _plans_from(options, options.first, count)
-
-
-def _plans_from(options: argparse.Namespace, first: int, count: int) -> Iterator[Plan]:
+def _plans(options: argparse.Namespace, first: int, count: int, focus: str | None = None) -> Iterator[Plan]:
     kinds = None
     if options.faults is not None:
         kinds = tuple(Fault(kind) for kind in options.faults.split(",") if kind not in ("", "none"))
     for seed in range(first, first + count):
-        yield Plan(str(seed), options.clients, options.steps, kinds, options.most_faults)
+        yield Plan(str(seed), options.clients, options.steps, kinds, options.most_faults, focus or options.focus)
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -165,7 +168,9 @@ def _simulate(options: argparse.Namespace) -> int:
     calls: Counter[str] = Counter()
     faults: Counter[Fault] = Counter()
     virtual, operations, shown = 0.0, 0, began
-    for count, (plan, outcome) in enumerate(runner.run_all(_plans(options, options.seeds), options.processes), start=1):
+    for count, (plan, outcome) in enumerate(
+        runner.run_all(_plans(options, options.first, options.seeds), options.processes), start=1
+    ):
         calls.update(outcome.calls)
         faults.update(outcome.faults)
         virtual, operations = virtual + outcome.virtual_s, operations + outcome.operations
@@ -265,6 +270,12 @@ def table(outcome: Outcome) -> list[str]:
 
 def _command(plan: Plan) -> str:
     only = None if plan.only is None else ",".join(plan.only) or "none"
-    options = {"clients": plan.clients, "steps": plan.steps, "faults": only, "most-faults": plan.most_faults}
+    options = {
+        "focus": plan.focus,
+        "clients": plan.clients,
+        "steps": plan.steps,
+        "faults": only,
+        "most-faults": plan.most_faults,
+    }
     given = "".join(f" --{name} {value}" for name, value in options.items() if value is not None)
     return f"python -m tests.simulation --seeds 1 --first {plan.seed}{given}"
