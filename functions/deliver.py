@@ -72,18 +72,16 @@ def make_attempt(message: QueueMessage) -> None:
     match decide(delivery, endpoint if event_key in rows else None, arrival):
         case Cancel():
             _cancel(delivery, endpoint)
-        case Fail():
-            assert endpoint is not None
-            _fail_lost(delivery, endpoint)
+        case Fail(current):
+            _fail_lost(delivery, current)
             logger().error("worker lost", extra={"delivery_id": delivery.doc["id"]})
             metrics.count(metrics.LOST_DELIVERY)
         case Move(destination, put_off_until):
             _release(delivery, until=put_off_until)
             wake_ups.send(destination.queue, [deliveries.wake_up(delivery.claim.row, destination=destination)])
-        case Send(queue_class, late_ms):
-            assert endpoint is not None
+        case Send(current, queue_class, late_ms):
             metrics.milliseconds(metrics.DELIVERY_LATENESS, late_ms, queue_class=queue_class)
-            _send(delivery, endpoint, rows[event_key]["doc"].encode(), arrival)
+            _send(delivery, current, rows[event_key]["doc"].encode(), arrival)
 
 
 @dataclass(frozen=True)
@@ -137,6 +135,8 @@ class Cancel:
 class Fail:
     """Too many workers died during this attempt: fail the delivery."""
 
+    endpoint: Snapshot
+
 
 @dataclass(frozen=True)
 class Move:
@@ -150,6 +150,7 @@ class Move:
 class Send:
     """Send the event. `queue_class` and `late_ms` are for the lateness metric."""
 
+    endpoint: Snapshot
     queue_class: str
     late_ms: int
 
@@ -162,17 +163,17 @@ def decide(delivery: ClaimedDelivery, endpoint: Snapshot | None, arrival: Arriva
     if endpoint is None or delivery.is_closed(endpoint):
         return Cancel()
     if delivery.claim.lost_workers >= tasks.MAX_LOST_WORKERS:
-        return Fail()
+        return Fail(endpoint)
     destination = queues.another(arrival, endpoint, by_hand=delivery.by_hand)
     if destination is not None:
         return Move(destination, queues.put_off_until(delivery.due_at) if destination.queue == queues.HANGING else None)
     late_ms = clock.now() - delivery.due_at
     # These endpoints cause their lateness themselves. That of the wake-ups shows whether the queue has room for all.
     if arrival.queue in (queues.HANGING, queues.MANUAL):
-        return Send(metrics.HANGING_ENDPOINTS, arrival.waited_ms)
+        return Send(endpoint, metrics.HANGING_ENDPOINTS, arrival.waited_ms)
     if arrival.queue == queues.SLOW:
-        return Send(metrics.SLOW_ENDPOINTS, late_ms)
-    return Send(metrics.FIRST_ATTEMPTS if delivery.number == 1 else metrics.LATER_ATTEMPTS, late_ms)
+        return Send(endpoint, metrics.SLOW_ENDPOINTS, late_ms)
+    return Send(endpoint, metrics.FIRST_ATTEMPTS if delivery.number == 1 else metrics.LATER_ATTEMPTS, late_ms)
 
 
 @contextlib.contextmanager

@@ -184,7 +184,7 @@ class Window:
 
 def _send_wake_ups(of_turn: Sequence[wake_ups.WakeUp]) -> None:
     # SQS must not use up the time of the agent, or delay the response.
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "turns", of_turn)
+    wake_ups.send_within(wake_ups.REQUEST_S, "turns", of_turn)
 
 
 app = service(

@@ -12,7 +12,7 @@ from shared.conversations import replies, turns
 from shared.tasks import batches, wake_ups
 from shared.tasks.batches import QueueMessage
 
-RETRY_SECONDS = 5
+RETRY_S = 5
 """Seconds before a turn is retried after the agent or the table was unavailable."""
 
 
@@ -32,4 +32,4 @@ def take_turn(message: QueueMessage) -> None:
         # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:
             raise
-        wake_ups.send("turns", [turns.wake_up(turn.claim.row, delay_s=RETRY_SECONDS)])
+        wake_ups.send("turns", [turns.wake_up(turn.claim.row, delay_s=RETRY_S)])

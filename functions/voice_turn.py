@@ -10,7 +10,7 @@ from shared.core.log import logger
 from shared.store.keys import Scope
 from shared.telephony import lex
 
-COMMIT_SECONDS = 3
+COMMIT_S = 3
 """Seconds of the function's time that are reserved for the commit."""
 
 
@@ -18,7 +18,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """The code hook of the Lex bot in the contact flow. Raises ValueError for any other event."""
     turn = lex.read(event)
     scope = Scope(turn.project_id, turn.livemode)
-    seconds = context.get_remaining_time_in_millis() / clock.SECOND - COMMIT_SECONDS
+    seconds = context.get_remaining_time_in_millis() / clock.SECOND - COMMIT_S
     with trace.naming():
         response = voice.respond(scope, turn.session_id, turn.text, seconds)
         logger().info("voice turn", extra={"session_id": turn.session_id, "ends_call": response.ends_call})

@@ -29,7 +29,7 @@ from shared.core import limits
 SETTINGS = Path(__file__).parents[1] / "cdk.json"
 LOADS = (100, 1_000, 10_000, 100_000)
 """Requests per second."""
-CALL_SECONDS = 90
+CALL_S = 90
 """The length of a live call, an assumption."""
 MESSAGE_TOKENS = 3_000
 """Tokens of the model for one message, input and output together, an assumption."""
@@ -188,7 +188,7 @@ def parts(stage: Mapping[str, Any]) -> Sequence[Part]:
             "quota for StartOutboundVoiceContact, then setting `connect.starts_per_second`",
         ),
         Part(
-            "Amazon Connect: active calls", "calls", lambda on: on.rates["call"] * CALL_SECONDS,
+            "Amazon Connect: active calls", "calls", lambda on: on.rates["call"] * CALL_S,
             connect.get("active_calls", limits.CONNECT_ACTIVE_CALLS),
             "quota for concurrent active calls, then setting `connect.active_calls`",
         ),

@@ -37,7 +37,7 @@ DELIVERY_TRIGGER: dict[DeliveryTrigger, str] = {
     DeliveryTrigger.TEST: "Test event",
 }
 DELIVERY_ERROR: dict[DeliveryError, str] = {
-    DeliveryError.TIMEOUT: f"No complete response within {limits.RECEIVER_SECONDS} seconds",
+    DeliveryError.TIMEOUT: f"No complete response within {limits.RECEIVER_S} seconds",
     DeliveryError.CONNECTION_REFUSED: "The connection failed",
     DeliveryError.DNS_ERROR: "The host name could not be resolved",
     DeliveryError.TLS_ERROR: "The TLS certificate or connection is not valid",

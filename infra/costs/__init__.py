@@ -140,7 +140,7 @@ CALL_MS, MODEL_MS, RECEIVER_MS = 5, 2_000, 200
 """How long a function waits for an AWS call, for the model's reply, and for the response of a webhook's receiver."""
 PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes that AWS logs for an invocation, a request and a state transition."""
-POLLERS, POLL_SECONDS = 5, 20
+POLLERS, POLL_S = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
 ALARM_METRICS, RULES = 196, 4
 """The metrics of all alarms of a stage with calls, backups and gradual releases, and the rules in `gateway.py`."""
@@ -297,7 +297,7 @@ def priced(**units: float) -> float:
 
 def idle() -> dict[str, float]:
     """Dollars for a month without traffic, by item."""
-    polls, fifo = MINUTES * 60 // POLL_SECONDS * POLLERS, sum(queue.fifo for queue in QUEUES)
+    polls, fifo = MINUTES * 60 // POLL_S * POLLERS, sum(queue.fifo for queue in QUEUES)
     empty = priced(standard_request=polls * (len(QUEUES) - fifo), fifo_request=polls * fifo)
     return {
         f"empty receives on {len(QUEUES)} queues": empty,

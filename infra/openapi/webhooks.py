@@ -30,7 +30,7 @@ _HEADERS = {
     ),
 }
 _RESPONSES = {
-    "2XX": f"The event is delivered. The service waits {limits.RECEIVER_SECONDS} seconds for the response.",
+    "2XX": f"The event is delivered. The service waits {limits.RECEIVER_S} seconds for the response.",
     "3XX": "The attempt failed and is retried. Redirects are not followed.",
     "408": "The attempt failed and is retried.",
     "410": "The delivery failed, and the webhook endpoint is disabled.",

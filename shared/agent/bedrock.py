@@ -36,7 +36,7 @@ MAX_TOKENS = 800
 """The longest response of the model."""
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 1, 12
 """Seconds for one request. It is cut off at the end of the turn's time, if that is earlier."""
-LEAST_SECONDS = 1
+LEAST_S = 1
 """Seconds that a connected request must have for the model's response to be sent at all."""
 ATTEMPTS = 5
 """The most attempts of a request."""
@@ -156,7 +156,7 @@ class Bedrock:
         wait, failure = 0.0, "the turn has no time left"
         for attempt in range(ATTEMPTS):
             seconds = deadline - self.monotonic() - wait - CONNECT_TIMEOUT_S
-            if seconds < LEAST_SECONDS:
+            if seconds < LEAST_S:
                 break
             if wait:
                 clock.sleep(wait)

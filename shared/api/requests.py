@@ -28,7 +28,7 @@ from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 
-_RESPONSE_SECONDS = 2
+_RESPONSE_S = 2
 """Seconds of the function's time that are reserved for the response."""
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
@@ -72,7 +72,7 @@ class Request(Generic[B]):
     def seconds_left(self, window: float) -> float:
         """The remaining seconds of a window that starts with the request and ends before the function times out."""
         elapsed = time.perf_counter() - self.context.started
-        return min(window, self.context.seconds - _RESPONSE_SECONDS) - elapsed
+        return min(window, self.context.seconds - _RESPONSE_S) - elapsed
 
     def create(self, command: Callable[[], Change[D]]) -> Response:
         """As `commit`, for a command that creates a resource: the response is a 201 with its location."""
@@ -99,7 +99,7 @@ class Request(Generic[B]):
             return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
         try:
-            committed = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_SECONDS))
+            committed = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_S))
         except (table.ConditionFailed, table.Contended):
             raise ApiError(Code.CONFLICT, headers={"Retry-After": "1"}) from None
         except (AwsError, Unavailable) as failure:

@@ -34,8 +34,8 @@ from pydantic_core import from_json, to_json
 
 from shared.aws import sigv4
 from shared.aws.connections import (
-    CONNECT_SECONDS,
-    RESPONSE_SECONDS,
+    CONNECT_S,
+    RESPONSE_S,
     ConnectionFailed,
     Connections,
     Exchange,
@@ -50,9 +50,7 @@ ATTEMPTS = 4
 THROTTLED_PAUSE_S, TRANSIENT_PAUSE_S, DYNAMODB_PAUSE_S = 1.0, 0.05, 0.025
 """The longest pause, in seconds, before the second attempt; each later pause may be twice as long as the one before."""
 _LONGEST_PAUSE_S = 20.0
-LONGEST_CALL_S = int(
-    ATTEMPTS * (CONNECT_SECONDS + RESPONSE_SECONDS) + THROTTLED_PAUSE_S * (2 ** (ATTEMPTS - 1) - 1) + 1
-)
+LONGEST_CALL_S = int(ATTEMPTS * (CONNECT_S + RESPONSE_S) + THROTTLED_PAUSE_S * (2 ** (ATTEMPTS - 1) - 1) + 1)
 """Seconds that one call takes at most: attempts that time out, and the pauses of up to 1, 2 and 4 s in between."""
 
 _QUOTA = 500

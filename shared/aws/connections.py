@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from shared.core import clock
 
-CONNECT_SECONDS = 2.0
+CONNECT_S = 2.0
 """Seconds in which a connection must be open, its TLS handshake included."""
-RESPONSE_SECONDS = 6.0
+RESPONSE_S = 6.0
 """Seconds in which a request must be sent and its response received."""
 KEPT_MS = clock.MINUTE
 """How long a connection is kept without a request. After hours in which Lambda froze the process, a connection may have
@@ -66,8 +66,8 @@ class Connections:
         url: str,
         tls: Callable[[], ssl.SSLContext],
         *,
-        connect_seconds: float = CONNECT_SECONDS,
-        response_seconds: float = RESPONSE_SECONDS,
+        connect_seconds: float = CONNECT_S,
+        response_seconds: float = RESPONSE_S,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:

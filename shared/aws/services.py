@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.aws import client as aws_client
 from shared.aws.client import LONGEST_CALL_S, AwsError, Client, Unavailable
-from shared.aws.connections import CONNECT_SECONDS, KEPT_MS, RESPONSE_SECONDS
+from shared.aws.connections import CONNECT_S, KEPT_MS, RESPONSE_S
 from shared.aws.credentials import Source
 from shared.aws.error_codes import is_throttled, is_transient
 from shared.core import clock
@@ -161,8 +161,8 @@ def _client(service: Any, **settings: Any) -> Any:
 
     # Short timeouts, so that a lost response is retried while the caller still waits.
     config = Config(
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=RESPONSE_SECONDS,
+        connect_timeout=CONNECT_S,
+        read_timeout=RESPONSE_S,
         retries={"mode": "standard", "total_max_attempts": aws_client.ATTEMPTS},
         max_pool_connections=128,
         **settings,

@@ -228,7 +228,7 @@ def stop_calling(
 
 def wake(scope: Scope, session_id: str) -> None:
     """Send the wake-up for the next step of a call, best effort."""
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", [sessions.wake_up(scope, session_id)])
+    wake_ups.send_within(wake_ups.REQUEST_S, "dials", [sessions.wake_up(scope, session_id)])
 
 
 def can_be_called(customer: CustomerRecord) -> bool:
@@ -315,9 +315,9 @@ def _request_consent(consent: Consent, session_id: str) -> table.Update:
 
 def _wake_dial(scope: Scope, session_id: str, at: clock.Instant) -> None:
     """Send the wake-up of a new call, unless `sweep` sends it later. The caller waits for this."""
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", transitions.dial_wake_ups(scope, [(session_id, at)]))
+    wake_ups.send_within(wake_ups.REQUEST_S, "dials", transitions.dial_wake_ups(scope, [(session_id, at)]))
 
 
 def _start_machine(requested: Consent) -> None:
     """Start the state machine of a new request for consent. The caller waits for this."""
-    threads.run_within(wake_ups.REQUEST_SECONDS, lambda: consents.start_machine(requested))
+    threads.run_within(wake_ups.REQUEST_S, lambda: consents.start_machine(requested))

@@ -18,7 +18,7 @@ from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import identity_check, sessions
 from shared.calls.identity_check import Callee
-from shared.calls.sessions import SessionChanges, SessionRecord, SessionRow, Stage
+from shared.calls.sessions import CheckStage, SessionChanges, SessionRecord, SessionRow
 from shared.calls.statuses import CHANGES_OF_APPOINTMENT, CallOutcome
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
@@ -102,7 +102,7 @@ def brief(scope: Scope, session: SessionRecord) -> Briefing:
 class Progress:
     """What the turns of a call have come to so far. The session of a live call stores it."""
 
-    stage: Stage | None
+    stage: CheckStage | None
     """What the agent waits for; None once the person speaks."""
     proposal: Proposal | None = None
     """The change that the agent has proposed and the customer has not answered yet."""
@@ -121,16 +121,16 @@ class Progress:
 
     @classmethod
     def of(cls, row: SessionRow) -> Progress:
-        """The progress that a session stores."""
+        """The progress that a session stores, also under the names that version 0.1.0 gave the attributes."""
         proposal = row.get("proposal")
         return cls(
             stage=row.get("stage"),
             proposal=Proposal(**json.loads(proposal)) if proposal else None,
             changed=row.get("changed", False),
-            outcome=row.get("call_result"),
+            outcome=row.get("outcome_so_far") or row.get("call_result"),
             ends_for_later=row.get("ends_for_later", False),
             call_later_at=row.get("later"),
-            summary=row.get("outcome", ""),
+            summary=row.get("summary_so_far") or row.get("outcome", ""),
         )
 
     @property
@@ -140,10 +140,10 @@ class Progress:
             "stage": self.stage,
             "proposal": fields.to_json(vars(self.proposal)) if self.proposal else None,
             "changed": self.changed or None,
-            "call_result": self.outcome,
+            "outcome_so_far": self.outcome,
             "ends_for_later": self.ends_for_later or None,
             "later": self.call_later_at,
-            "outcome": self.summary or None,
+            "summary_so_far": self.summary or None,
         }
 
     @property
@@ -151,7 +151,7 @@ class Progress:
         """What the session says of it once the call has ended."""
         return {"outcome": self.outcome, "summary": self.summary or None}
 
-    def after(self, result: TurnResult, stage: Stage | None, zone: str) -> Progress:
+    def after(self, result: TurnResult, stage: CheckStage | None, zone: str) -> Progress:
         """The progress after a turn, which leads to this stage of the identity check."""
         sentences = [sentence for sentence in _sentences(result, zone) if sentence not in self.summary]
         return Progress(

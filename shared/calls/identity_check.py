@@ -16,7 +16,7 @@ from shared.agent import Utterance, dates, identity
 from shared.agent.identity import Answer
 from shared.agent.tools import Tools
 from shared.agent.wording import long_time
-from shared.calls.sessions import Stage
+from shared.calls.sessions import CheckStage
 from shared.calls.statuses import CallOutcome
 from shared.core import clock
 
@@ -48,9 +48,9 @@ class Callee:
         return f"Hello, {self.who}{recording} {self.matter_in_short if self.name is None else self.question}"
 
     @property
-    def first_stage(self) -> Stage:
+    def first_stage(self) -> CheckStage:
         """The stage after the opening."""
-        return Stage.TOLD if self.name is None else Stage.ASKED
+        return CheckStage.TOLD if self.name is None else CheckStage.ASKED
 
     @property
     def question(self) -> str:
@@ -68,11 +68,11 @@ class CheckResult(NamedTuple):
 
     words: str | None
     """What is said; None if the agent itself replies."""
-    next_stage: Stage | None
+    next_stage: CheckStage | None
     """None if the person speaks, or the call ends with the words."""
 
 
-def check(callee: Callee, stage: Stage | None, history: Sequence[Utterance], tools: Tools) -> CheckResult:
+def check(callee: Callee, stage: CheckStage | None, history: Sequence[Utterance], tools: Tools) -> CheckResult:
     """What comes of the last utterance. `history` begins with the opening."""
     if stage is None:
         return _answer_reached(callee, tools)
@@ -81,22 +81,22 @@ def check(callee: Callee, stage: Stage | None, history: Sequence[Utterance], too
     answer = identity.understand(tools.turn.message, callee.name)
     if answer == Answer.WRONG:
         return _wrong_person(tools)
-    if stage in (Stage.CALLBACK, Stage.CALLBACK_TIME):
+    if stage in (CheckStage.CALLBACK, CheckStage.CALLBACK_TIME):
         return _callback(callee, stage, answer, history, tools)
     if answer == Answer.AWAY:
         return _away(callee, tools)
     if answer == Answer.WAIT:
-        words, next_stage = PERSON_COMES, Stage.WAITING
-    elif stage == Stage.WAITING:
+        words, next_stage = PERSON_COMES, CheckStage.WAITING
+    elif stage == CheckStage.WAITING:
         # Who speaks now may have heard nothing of it yet.
-        words, next_stage = history[0].content, Stage.ASKED
+        words, next_stage = history[0].content, CheckStage.ASKED
     elif answer == Answer.YES:
         return CheckResult(f"Thank you. {callee.matter}", None)
     elif answer == Answer.WHO:
         words, next_stage = f"Hello, {callee.who} {callee.question}", stage
     else:
-        words, next_stage = f"Sorry, I did not understand that. {callee.question}", Stage.ASKED_AGAIN
-    gives_up = stage == next_stage == Stage.ASKED_AGAIN and answer == Answer.OTHER
+        words, next_stage = f"Sorry, I did not understand that. {callee.question}", CheckStage.ASKED_AGAIN
+    gives_up = stage == next_stage == CheckStage.ASKED_AGAIN and answer == Answer.OTHER
     if gives_up or len(history) >= MOST_LINES:
         tools.end_conversation()
         return CheckResult(UNREACHED.format(callee.name), None)
@@ -112,8 +112,8 @@ def _answer_reached(callee: Callee, tools: Tools) -> CheckResult:
     return CheckResult(None, None)
 
 
-def _answer_told(callee: Callee, stage: Stage, tools: Tools) -> CheckResult:
-    if stage != Stage.TOLD:
+def _answer_told(callee: Callee, stage: CheckStage, tools: Tools) -> CheckResult:
+    if stage != CheckStage.TOLD:
         # The customer was deleted meanwhile.
         return _wrong_person(tools, outcome=None)
     if identity.is_wrong_number(tools.turn.message):
@@ -134,20 +134,22 @@ def _away(callee: Callee, tools: Tools) -> CheckResult:
     at = _time([tools.turn.message], callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
         return CheckResult(_later(at), None)
-    return CheckResult(f"When should we call {callee.name} again?", Stage.CALLBACK)
+    return CheckResult(f"When should we call {callee.name} again?", CheckStage.CALLBACK)
 
 
-def _callback(callee: Callee, stage: Stage, answer: Answer, history: Sequence[Utterance], tools: Tools) -> CheckResult:
+def _callback(
+    callee: Callee, stage: CheckStage, answer: Answer, history: Sequence[Utterance], tools: Tools
+) -> CheckResult:
     """End the call for another one, at the time that the last answers name, if they name one."""
-    if answer == Answer.WHO and stage == Stage.CALLBACK and len(history) < MOST_LINES:
-        return CheckResult(f"Hello, {callee.who} When should we call {callee.name} again?", Stage.CALLBACK)
+    if answer == Answer.WHO and stage == CheckStage.CALLBACK and len(history) < MOST_LINES:
+        return CheckResult(f"Hello, {callee.who} When should we call {callee.name} again?", CheckStage.CALLBACK)
     before = [one.content for one in history[:-1] if one.role == "user"]
-    texts = [*before[-1:], tools.turn.message] if stage == Stage.CALLBACK_TIME else [tools.turn.message]
+    texts = [*before[-1:], tools.turn.message] if stage == CheckStage.CALLBACK_TIME else [tools.turn.message]
     at = _time(texts, callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
         return CheckResult(_later(at), None)
-    if isinstance(at, dates.Unclear) and stage == Stage.CALLBACK and dates.names_any(tools.turn.message):
-        return CheckResult(at.ask, Stage.CALLBACK_TIME)
+    if isinstance(at, dates.Unclear) and stage == CheckStage.CALLBACK and dates.names_any(tools.turn.message):
+        return CheckResult(at.ask, CheckStage.CALLBACK_TIME)
     tools.result.ends_for_later = True
     return CheckResult(_later(None), None)
 

@@ -117,7 +117,7 @@ class SessionChanges(TypedDict, total=False):
     summary: str | None
 
 
-class Stage(StrEnum):
+class CheckStage(StrEnum):
     """What the agent of a call waits for, until the person speaks (`shared/calls/identity_check.py`)."""
 
     TOLD = "told"
@@ -151,7 +151,7 @@ class SessionRow(ResourceRow):
     """The carrier's id of a live call, once the carrier has accepted it."""
     opening: NotRequired[str]
     """The agent's first words in a live call."""
-    stage: NotRequired[Stage]
+    stage: NotRequired[CheckStage]
     """What the agent of a live call waits for, until the person speaks."""
     voicemail: NotRequired[bool]
     """A machine has answered the live call."""
@@ -163,10 +163,14 @@ class SessionRow(ResourceRow):
     """The change that the agent has proposed and the customer has not answered yet, as JSON text."""
     changed: NotRequired[bool]
     """The agent of a live call has changed the appointment."""
-    outcome: NotRequired[str]
-    """What has come of a live call so far, in sentences: `Progress.summary`. Older than `Session.outcome`."""
-    call_result: NotRequired[CallOutcome]
+    summary_so_far: NotRequired[str]
+    """What has come of a live call so far, in sentences (`Progress.summary`)."""
+    outcome_so_far: NotRequired[CallOutcome]
     """What has come of a live call so far, if anything (`Progress.outcome`)."""
+    outcome: NotRequired[str]
+    """The same as `summary_so_far`, as version 0.1.0 wrote it."""
+    call_result: NotRequired[CallOutcome]
+    """The same as `outcome_so_far`, as version 0.1.0 wrote it."""
     ends_for_later: NotRequired[bool]
     """The live call ends for another one."""
     later: NotRequired[clock.Instant]

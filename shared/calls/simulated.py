@@ -17,7 +17,7 @@ from shared.agent.tools import StagedChange
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, recordings, simulated_numbers, transcripts, transitions, wav
 from shared.calls.dialogue import Briefing, Progress
-from shared.calls.sessions import SESSIONS, SessionChanges, SessionRecord, SessionRow, Stage
+from shared.calls.sessions import SESSIONS, CheckStage, SessionChanges, SessionRecord, SessionRow
 from shared.calls.simulated_numbers import ScriptedCall
 from shared.calls.statuses import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.calls.transcripts import Speaker
@@ -32,7 +32,7 @@ ENDED_AFTER_S = 2
 """Seconds, scaled, after the call was dialed."""
 SPEAKING = "Yes, speaking."
 """What the scripted customer says when the agent asks for them."""
-REPLY_SECONDS = 10.0
+REPLY_S = 10.0
 """Seconds that the agent has for a reply."""
 
 
@@ -63,7 +63,7 @@ class SimulatedCall:
     def after(self, line: str, agent: Agent) -> SimulatedCall:
         """The call after the customer's line and the agent's reply. Raises AgentFailed."""
         said: tuple[tuple[Speaker, str], ...] = (*self.said, ("customer", line))
-        reply, progress = dialogue.reply_in_call(agent, self.briefing, self.progress, said, REPLY_SECONDS)
+        reply, progress = dialogue.reply_in_call(agent, self.briefing, self.progress, said, REPLY_S)
         briefing, staged = self.briefing, self.staged
         if reply.result.staged is not None:
             read, doc = reply.result.staged
@@ -78,7 +78,7 @@ def simulate(script: ScriptedCall, agent: Agent, briefing: Briefing) -> Simulate
     stage = briefing.callee.first_stage
     call = SimulatedCall(briefing, Progress(stage), (("agent", briefing.first_words(recorded=True)),))
     waiting = list(script.says_alone if briefing.appointment is None else script.says)
-    if stage == Stage.ASKED and script.is_person:
+    if stage == CheckStage.ASKED and script.is_person:
         waiting.insert(0, SPEAKING)
     while waiting and call.ended_by == "customer":
         line = waiting.pop(0)

@@ -25,7 +25,7 @@ SCOPE = Scope(PROJECT_ID, livemode=False)
 PHONE = "+15005550006"
 PATH = "/canary/"
 """The path of the receiver's route, before the token."""
-RESPONSE_SECONDS = 10
+RESPONSE_S = 10
 """Seconds in which the API must respond."""
 ARRIVES_WITHIN_MS = 20 * clock.SECOND
 """Milliseconds in which the webhook must arrive: longer than a first attempt takes while every function starts cold."""
@@ -134,7 +134,7 @@ class _Api:
             data=None if body is None else json.dumps(body).encode(),
         )
         try:
-            with urllib.request.urlopen(request, timeout=RESPONSE_SECONDS) as response:
+            with urllib.request.urlopen(request, timeout=RESPONSE_S) as response:
                 found, headers, content = response.status, response.headers, response.read()
         except urllib.error.HTTPError as error:
             with error:

@@ -113,16 +113,16 @@ def _reply_once(turn: Turn, conversation: ConversationRecord) -> str:
 
     Raises ConditionFailed or Contended if a row was modified since it was read.
     """
-    agent = _introduced_reply(turn, conversation, may_call=True)
-    _keep_wish(turn, conversation, agent)
+    chosen = _introduced_reply(turn, conversation, may_call=True)
+    _keep_wish(turn, conversation, chosen)
     try:
-        call = _requested_call(turn, conversation, agent)
+        call = _requested_call(turn, conversation, chosen)
     except ApiError as refused:
         logger().info("call refused", extra={"message_id": turn.id, "code": refused.code})
-        agent, call = _introduced_reply(turn, conversation, may_call=False), None
-        _keep_wish(turn, conversation, agent)
-    body = _save_reply(turn, conversation, agent, call)
-    logger().info("turn", extra={"message_id": turn.id, "failed": agent.failed})
+        chosen, call = _introduced_reply(turn, conversation, may_call=False), None
+        _keep_wish(turn, conversation, chosen)
+    body = _save_reply(turn, conversation, chosen, call)
+    logger().info("turn", extra={"message_id": turn.id, "failed": chosen.failed})
     return body
 
 
@@ -138,16 +138,16 @@ def _introduction(business: str) -> str:
     return f"{INTRODUCTION}{escape(business)}.\n\n"
 
 
-def _keep_wish(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> None:
+def _keep_wish(turn: Turn, conversation: ConversationRecord, chosen: AgentReply) -> None:
     """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
     customer_id = conversation.doc["customer_id"]
-    if customer_id is not None and agent.reply.result.has("customer_opted_out"):
+    if customer_id is not None and chosen.reply.result.has("customer_opted_out"):
         opting_out.opt_out_now(turn.scope, customer_id)
 
 
-def _requested_call(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> Change[Session] | None:
+def _requested_call(turn: Turn, conversation: ConversationRecord, chosen: AgentReply) -> Change[Session] | None:
     """The call that the agent requests; None if it requests none. Raises ApiError if the customer cannot be called."""
-    if not agent.reply.result.wants_call or _is_ended(conversation):
+    if not chosen.reply.result.wants_call or _is_ended(conversation):
         return None
     assert conversation.doc["customer_id"] is not None
     return calls.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
@@ -265,13 +265,13 @@ def _apology() -> AgentReply:
     return AgentReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
 
 
-def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply, call: Change[Session] | None) -> str:
+def _save_reply(turn: Turn, conversation: ConversationRecord, chosen: AgentReply, call: Change[Session] | None) -> str:
     """Commit the reply, its changes and the call. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently.
     """
-    scope, reply, result = turn.scope, agent.reply, agent.reply.result
+    scope, reply, result = turn.scope, chosen.reply, chosen.reply.result
     if _is_ended(conversation):
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
     now = max(clock.now(), turn.asked_at + 1)
@@ -285,12 +285,12 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply,
         "content": reply.content,
         "created_at": clock.iso(now),
         "actions": actions,
-        "holding": agent.holding,
+        "holding": chosen.holding,
     }
-    change = _conversation_after(turn, conversation, reply_message, result, introduces=agent.introduces)
+    change = _conversation_after(turn, conversation, reply_message, result, introduces=chosen.introduces)
     message: UserMessage = {
         **turn.message,
-        "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE,
+        "reply_status": ReplyStatus.FAILED if chosen.failed else ReplyStatus.COMPLETE,
     }
     response = _response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [

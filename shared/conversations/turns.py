@@ -28,13 +28,13 @@ GIVE_UP_MS = 108 * clock.SECOND
 """The age of a message (milliseconds) from which its turn ends with an apology. A turn then ends within 120 s."""
 LEASE_MS = 50 * clock.SECOND
 """The longest lease of a worker (milliseconds)."""
-COMMIT_SECONDS = 5
+COMMIT_S = 5
 """Seconds of a worker's lease that are reserved for the commit."""
 AFTER_WINDOW_S = 5
 """Seconds from the end of a request's window to the end of its lease."""
-RESPONSE_SECONDS = 2
+RESPONSE_S = 2
 """Seconds of a request's window that are reserved for the commit and the response. The agent is cut off then."""
-LEAST_SECONDS = 3
+LEAST_S = 3
 """Seconds that the agent must have for a request to begin a turn."""
 APOLOGY_LEASE_MS = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
@@ -52,7 +52,7 @@ class Turn:
     """A message to which only this worker or request may reply until its lease expires."""
 
     claim: tasks.Claim[MessageRow]
-    reserved_s: int = COMMIT_SECONDS
+    reserved_s: int = COMMIT_S
     """Seconds of the lease that the agent may not use."""
 
     @property
@@ -125,11 +125,11 @@ def claim_in_window(message: MessageRow, seconds_left: float) -> Turn | None:
 
 def fits(seconds_left: float) -> bool:
     """Whether a request with `seconds_left` may begin a turn."""
-    return seconds_left >= LEAST_SECONDS + RESPONSE_SECONDS
+    return seconds_left >= LEAST_S + RESPONSE_S
 
 
 def _in_window(work: tasks.Claim[MessageRow]) -> Turn:
-    return Turn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_SECONDS)
+    return Turn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_S)
 
 
 def _lease_end(sk: str, seconds: float) -> clock.Instant:

@@ -13,7 +13,7 @@ METADATA_KEYS = 50
 METADATA_KEY_CHARACTERS = 40
 METADATA_VALUE_CHARACTERS = 500
 METADATA_BYTES = 16 * 1024
-RECEIVER_SECONDS = 15
+RECEIVER_S = 15
 """Seconds in which a receiver must respond: DNS lookup, connect, TLS, request, head and body (promises 9)."""
 WEBHOOK_ENDPOINTS = 16
 """The most endpoints of a project and mode."""

@@ -300,7 +300,7 @@ def webhook_limits() -> str:
             LIMITS["webhook_endpoints"],
             _code(Code.WEBHOOK_ENDPOINT_LIMIT),
         ),
-        ("Time of a receiver to respond", f"{LIMITS['receiver_seconds']} seconds", "Another attempt"),
+        ("Time of a receiver to respond", f"{LIMITS['receiver_s']} seconds", "Another attempt"),
         (
             "Attempts of a delivery",
             str(attempts()),

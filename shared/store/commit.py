@@ -20,7 +20,7 @@ from shared.store import table
 
 CONFLICTS = 100
 """The most attempts of a write whose rows are modified concurrently."""
-CONFLICT_SECONDS = 15
+CONFLICT_S = 15
 """Seconds after which such a write is not attempted again."""
 
 D = TypeVar("D")
@@ -42,7 +42,7 @@ class Change(Generic[D]):
         return dataclasses.replace(self, writes=[*self.writes, *writes]) if self.writes else self
 
 
-def commit(decide: Callable[[], Change[D]], request_id: str, *, seconds: float = CONFLICT_SECONDS) -> Change[D]:
+def commit(decide: Callable[[], Change[D]], request_id: str, *, seconds: float = CONFLICT_S) -> Change[D]:
     """Execute the writes of the change that `decide` returns, on behalf of the request with this id; return the change.
 
     `decide` runs again, for up to `seconds`, if a row was modified concurrently. Raises the exception that a write has
@@ -76,7 +76,7 @@ def commit(decide: Callable[[], Change[D]], request_id: str, *, seconds: float =
     return committed
 
 
-def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_SECONDS) -> T:
+def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_S) -> T:
     """Return the result of `attempt`; run it again while it raises ConditionFailed or Contended.
 
     `attempt` reads rows and writes on condition that they have not changed. Raises the last conflict after `tries`
@@ -98,7 +98,7 @@ def retry_with_latest(
     read: Callable[[], R],
     attempt: Callable[[R], T],
     tries: int = CONFLICTS,
-    seconds: float = CONFLICT_SECONDS,
+    seconds: float = CONFLICT_S,
 ) -> T:
     """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.
 

@@ -29,7 +29,7 @@ Queue = Literal[
     "consents",
 ]
 """The queues of wake-ups, by their names in `infra/topology.py`."""
-REQUEST_SECONDS = 1
+REQUEST_S = 1
 """Seconds for which a request of the API waits at most until its wake-ups are sent."""
 _BATCH = 10  # the limit of SendMessageBatch
 

@@ -31,7 +31,7 @@ NOTICE_AFTER_S = 10 * 60
 If an endpoint is disabled so soon after a person has created or changed it, the notice is a line of the log only: that
 person sees it, and a client that enables it again and again does not flood the operators.
 """
-NOTICE_SECONDS = 2
+NOTICE_S = 2
 """How long an attempt waits for SNS at most. Other deliveries of the batch wait for it."""
 SLOW_ATTEMPT_MS = 5 * clock.SECOND
 """The duration from which an attempt counts as slow."""
@@ -170,8 +170,8 @@ def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:
         f"/admin/projects/{scope.project_id}/{mode}/webhook_endpoints/{endpoint_id}",
     }
     try:
-        in_time = threads.run_within(NOTICE_SECONDS, lambda: services.call(services.sns().publish, **parameters))
-        problem = "" if in_time else f"SNS did not respond within {NOTICE_SECONDS} seconds"
+        in_time = threads.run_within(NOTICE_S, lambda: services.call(services.sns().publish, **parameters))
+        problem = "" if in_time else f"SNS did not respond within {NOTICE_S} seconds"
     except (services.AwsError, services.Unavailable) as error:
         problem = str(error)
     if problem:

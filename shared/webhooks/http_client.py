@@ -43,7 +43,7 @@ from shared.resources import fields
 from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
-DEADLINE_S = float(limits.RECEIVER_SECONDS)
+DEADLINE_S = float(limits.RECEIVER_S)
 """Seconds for the whole exchange: DNS lookup, connect, TLS, request, response head and body (promises 9)."""
 
 BODY_READ = 64 * 1024

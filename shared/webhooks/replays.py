@@ -182,7 +182,7 @@ def start(scope: Scope, endpoint_id: str, since: clock.Instant, who: str) -> Cha
         on_condition_failed=lambda old: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
     first = wake_up(pk, sk)
-    return Change(None, [put], after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, QUEUE, [first]))
+    return Change(None, [put], after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, QUEUE, [first]))
 
 
 def stop(scope: Scope, endpoint_id: str) -> Change[None]:

@@ -27,7 +27,7 @@ KEYS = 16
 """Each API key has a rate limit of 100 requests a second."""
 EVENTS = 200
 """The events that are delivered for the number of deliveries a second."""
-PACE, PACED_SECONDS = 20, 15
+PACE, PACED_S = 20, 15
 WAIT = 120
 BODY = json.dumps({"phone": "+15005550006"})
 GOALS = {
@@ -168,7 +168,7 @@ def _deliveries_a_second(client: _Client, arrivals: _Arrivals, customers: int, d
 def _delays(client: _Client, arrivals: _Arrivals) -> list[float]:
     """The median and the 99th percentile of the seconds from a commit to its receiver."""
     before = len(arrivals.times)
-    events = PACE * PACED_SECONDS
+    events = PACE * PACED_S
     began = time.monotonic()
     for number in range(events):
         time.sleep(max(0, began + number / PACE - time.monotonic()))

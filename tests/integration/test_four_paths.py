@@ -20,8 +20,10 @@ from typing import Any
 
 import pytest
 
+from shared.core.limits import RETRY_SCHEDULE_S
 from tests.support.clocks import Clock
 from tests.support.conversations import CONFIRM, new_thread, send_and_get
+from tests.support.deliveries import new_event, only_delivery_at, wake_up
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path, idempotency_header
 from tests.support.simulated_calls import ACCEPTS, CONFIRMS, callee, place, sweep
@@ -106,10 +108,13 @@ def request(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
 def delivery(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
     with Receiver(answer(500), answer(200)) as receiver:
         create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
-        create_and_get_path(stage, "customers", phone="+15005550006")
         with recorded(called):
-            stage.settle()
-        assert len(receiver.requests) == 1
+            path = new_event(stage)
+            assert stage.deliver() == 1
+            time.forward(RETRY_SCHEDULE_S[1])
+            wake_up(stage, only_delivery_at(stage, path), "retries")
+        assert len(receiver.requests) == 2
+        assert only_delivery_at(stage, path)["status"] == "succeeded"
 
 
 def message(stage: Stage, time: Clock, called: dict[Function, int]) -> None:

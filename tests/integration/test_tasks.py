@@ -366,7 +366,7 @@ def test_conflicts_without_end_are_given_up(job: Job) -> None:
     with pytest.raises(table.ConditionFailed):
         commit.retry_on_conflict(attempt)
     assert 20 < len(tries) <= commit.CONFLICTS
-    assert tries[-1] - tries[0] <= (commit.CONFLICT_SECONDS + 1) * clock.SECOND
+    assert tries[-1] - tries[0] <= (commit.CONFLICT_S + 1) * clock.SECOND
 
 
 def test_an_overdue_row_is_woken_unless_a_worker_has_it(job: Job, stopped_clock: Clock) -> None:

@@ -474,7 +474,7 @@ def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stoppe
     talk(stage, stopped_clock, call, "Thank you.")
     assert [turn.instructions for turn in agent.turns] == [INSTRUCTIONS] * 2
     assert all(turn.in_call for turn in agent.turns)
-    assert all(0 < seconds <= 60 - voice_turn.COMMIT_SECONDS for seconds in agent.seconds)
+    assert all(0 < seconds <= 60 - voice_turn.COMMIT_S for seconds in agent.seconds)
     opening = line.started[0][-1]
     introduced, matter = agent.said[1][1:3]
     assert (introduced.content, TITLE in matter.content) == ("Yes, speaking.", True)

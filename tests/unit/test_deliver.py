@@ -56,7 +56,7 @@ def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_on_
     for claim in (claimed_delivery(), killer):
         assert decide_on(None, queue, claim) == decide_on(CLOSED, queue, claim) == Cancel()
     for endpoint in (HEALTHY, SLOW, HANGING):
-        assert decide_on(endpoint, queue, killer) == Fail()
+        assert decide_on(endpoint, queue, killer) == Fail(endpoint)
 
 
 @pytest.mark.parametrize("queue", QUEUES)
@@ -85,15 +85,15 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
 def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigger: str) -> None:
     asked = claimed_delivery(trigger=trigger)
     assert decide_on(HANGING, queues.RETRIES, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until=None)
-    assert decide_on(HANGING, queues.MANUAL, asked, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
+    assert decide_on(HANGING, queues.MANUAL, asked, waited=70) == Send(HANGING, metrics.HANGING_ENDPOINTS, 70)
     assert isinstance(decide_on(SLOW, queues.MANUAL, asked), Send)
     second = claimed_delivery(2, trigger=trigger)
     assert decide_on(HANGING, queues.RETRIES, second) == decide_on(HANGING, queues.RETRIES)
 
 
 def test_lateness_is_that_of_the_queue_class() -> None:
-    assert decide_on(HEALTHY, queues.FIRST) == Send(metrics.FIRST_ATTEMPTS, LATE)
-    assert decide_on(HEALTHY, queues.RETRIES) == Send(metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
-    assert decide_on(HEALTHY, queues.RETRIES, claimed_delivery(number=2)) == Send(metrics.LATER_ATTEMPTS, LATE)
-    assert decide_on(SLOW, queues.SLOW) == Send(metrics.SLOW_ENDPOINTS, LATE)
-    assert decide_on(HANGING, queues.HANGING, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
+    assert decide_on(HEALTHY, queues.FIRST) == Send(HEALTHY, metrics.FIRST_ATTEMPTS, LATE)
+    assert decide_on(HEALTHY, queues.RETRIES) == Send(HEALTHY, metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
+    assert decide_on(HEALTHY, queues.RETRIES, claimed_delivery(number=2)) == Send(HEALTHY, metrics.LATER_ATTEMPTS, LATE)
+    assert decide_on(SLOW, queues.SLOW) == Send(SLOW, metrics.SLOW_ENDPOINTS, LATE)
+    assert decide_on(HANGING, queues.HANGING, waited=70) == Send(HANGING, metrics.HANGING_ENDPOINTS, 70)

@@ -228,7 +228,7 @@ def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: DeliveryQu
 def test_the_worker_has_time_for_the_longest_batch() -> None:
     """Its messages run concurrently: one waits for the previous one, until it is due, and for a receiver that hangs."""
     waits = (batches.IN_ORDER_FOR_MS + tasks.EARLY_MS) / clock.SECOND
-    handling = http_client.DEADLINE_S + commit.CONFLICT_SECONDS
+    handling = http_client.DEADLINE_S + commit.CONFLICT_S
     assert waits + handling < DELIVER.timeout
     assert handling < deliver.LEASE_MS / clock.SECOND
 

@@ -13,7 +13,7 @@ from shared.agent import Reply, Utterance
 from shared.agent.tools import TurnInput, TurnResult
 from shared.calls import identity_check
 from shared.calls.dialogue import Progress, reply_in_call
-from shared.calls.sessions import Stage
+from shared.calls.sessions import CheckStage
 from shared.calls.transcripts import Speaker
 from shared.core import clock
 from tests.unit.test_dialogue import appointment_record, briefing
@@ -235,7 +235,7 @@ def test_a_wrong_number_of_a_customer_without_a_name(text: str) -> None:
 
 def test_a_customer_who_was_deleted_meanwhile_is_not_spoken_about() -> None:
     call = Call(name=None)
-    call.progress = replace(call.progress, stage=Stage.ASKED)
+    call.progress = replace(call.progress, stage=CheckStage.ASKED)
     assert call.hears("Yes, speaking.") == WRONG
     assert call.is_over
     assert call.result.outcome is None

@@ -90,6 +90,8 @@ def test_there_are_four_paths() -> None:
     assert len(paths()) == 4
 
 
+NAMED = re.compile(r"`([\w/]+\.(?:py|md|json|html))`")
+
 DECISIONS = [
     path for folder in ("functions", "infra", "shared") for path in sorted((ROOT / folder).rglob("DECISIONS.md"))
 ]
@@ -100,3 +102,10 @@ def test_decisions_are_listed_with_the_newest_first(path: Path) -> None:
     dates = re.findall(r"(?m)^- \*\*(\d{4}-\d\d-\d\d) ", path.read_text(encoding="utf-8"))
     assert dates == sorted(dates, reverse=True)
     assert dates
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.parent.name)
+def test_decisions_name_files_beside_them_or_from_the_root(path: Path) -> None:
+    named = NAMED.findall(path.read_text(encoding="utf-8"))
+    places = (path.parent, path.parent / "templates", ROOT)
+    assert not [name for name in named if not any((place / name).is_file() for place in places)]

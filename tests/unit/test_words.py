@@ -61,6 +61,13 @@ def test_code_documents_and_pages_use_the_words_of_the_list() -> None:
     assert not refused, "\n".join(refused)
 
 
+def test_a_constant_names_its_unit_by_the_usual_letters() -> None:
+    long = re.compile(r"^_?[A-Z_]+_(?:SECONDS|MILLISECONDS)\b", re.MULTILINE)
+    files = [path for folder in ("functions", "infra", "shared") for path in (ROOT / folder).rglob("*.py")]
+    found = [f"{path.relative_to(ROOT)}: {name}" for path in files for name in long.findall(path.read_text("utf-8"))]
+    assert not found, f"write _S and _MS: {found}"
+
+
 def test_an_instant_has_the_type_instant() -> None:
     bare = []
     for path in (*(ROOT / "functions").rglob("*.py"), *(ROOT / "shared").rglob("*.py")):

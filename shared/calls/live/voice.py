@@ -16,7 +16,7 @@ from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts, transitions
 from shared.calls.dialogue import Progress
-from shared.calls.sessions import SESSIONS, SessionRecord, Stage
+from shared.calls.sessions import SESSIONS, CheckStage, SessionRecord
 from shared.calls.statuses import SessionCallStatus
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
@@ -86,7 +86,7 @@ def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> 
 def _silence(scope: Scope, session: SessionRecord) -> _Turn:
     silences = session.row.get("silences", 0) + 1
     words, most = SILENCE, SILENCES
-    if session.row.get("stage") == Stage.WAITING:
+    if session.row.get("stage") == CheckStage.WAITING:
         words, most = WAITING, WAITING_SILENCES
     ends = silences >= most
     response = Response(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)

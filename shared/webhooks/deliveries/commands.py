@@ -149,5 +149,5 @@ def _change(scope: Scope, delivery: Delivery, writes: Sequence[table.Write]) -> 
     return Change(
         delivery,
         writes,
-        after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.RETRIES, [wake_up]),
+        after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, queues.RETRIES, [wake_up]),
     )

@@ -118,7 +118,7 @@ def test_other_errors_are_final(model: Model, passing: Passing, code: str) -> No
 
 def test_no_request_is_begun_that_could_outlast_the_turn(model: Model, passing: Passing) -> None:
     with pytest.raises(AgentUnavailable, match="no time left"):
-        ask_model(turn_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT_S + bedrock.LEAST_SECONDS - 0.1)
+        ask_model(turn_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT_S + bedrock.LEAST_S - 0.1)
     assert model.requests == []
 
 
