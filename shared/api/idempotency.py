@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request as StarletteRequest
@@ -82,11 +83,6 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 
 def record(key: Key, response: Response, request_id: str) -> table.Put:
     """The write that saves a response. It raises Replayed if the key has a record that is not expired."""
-
-    def replay(old: table.Row | None) -> Replayed:
-        assert old is not None
-        return Replayed(read(key, old))
-
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"expires_at": table.expiry(clock.now() + SAVED_MS)}
@@ -97,10 +93,15 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
         row,
         condition="attribute_not_exists(pk) OR expires_at <= :now",
         values={":now": clock.to_unix(clock.now())},
-        on_condition_failed=replay,
+        on_condition_failed=partial(_replayed, key),
         on_contended=ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
         is_receipt=True,
     )
+
+
+def _replayed(key: Key, old: table.Row | None) -> Replayed:
+    assert old is not None
+    return Replayed(read(key, old))
 
 
 def find(key: Key) -> Response | None:

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request as StarletteRequest
@@ -91,13 +92,7 @@ class Request(Generic[B]):
         modified concurrently. Without writes and without a key, nothing is written. Raises Replayed if the key has a
         saved response, otherwise ApiError: `conflict` after too many concurrent changes.
         """
-
-        def decide() -> Change[tuple[T, Response]]:
-            change = command()
-            response = respond(change.doc)
-            record = [] if self.key is None else [idempotency.record(self.key, response, self.request_id)]
-            return Change((change.doc, response), [*change.writes, *record], change.after_commit)
-
+        decide = partial(self._with_record, command, respond)
         try:
             committed = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_S))
         except (table.ConditionFailed, table.Contended):
@@ -107,6 +102,15 @@ class Request(Generic[B]):
             raise
         self.context.may_have_written = bool(committed.writes)
         return committed.doc
+
+    def _with_record(
+        self, command: Callable[[], Change[T]], respond: Callable[[T], Response]
+    ) -> Change[tuple[T, Response]]:
+        """The change of a command with its response, which a record saves if the request has an Idempotency-Key."""
+        change = command()
+        response = respond(change.doc)
+        record = [] if self.key is None else [idempotency.record(self.key, response, self.request_id)]
+        return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
     def replay_or_raise(self, error: ApiError) -> Response:
         """The saved response of the Idempotency-Key, if it has one (promises 4).

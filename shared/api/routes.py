@@ -132,9 +132,9 @@ class _Dispatch:
             raise ApiError(Code.METHOD_NOT_ALLOWED, f"Use one of {allowed}.", headers={"Allow": allowed})
         api_key = read_api_key(request)
         with _read_ahead(operation, request, api_key) as ahead:
-            return self._serve(operation, request, context, raw, api_key, ahead)
+            return self._check_and_handle(operation, request, context, raw, api_key, ahead)
 
-    def _serve(
+    def _check_and_handle(
         self,
         operation: Operation,
         request: StarletteRequest,

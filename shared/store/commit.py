@@ -12,6 +12,7 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from shared.aws.services import AwsError, Unavailable
@@ -49,31 +50,31 @@ def commit(decide: Callable[[], Change[D]], request_id: str, *, seconds: float =
     for its failed condition or its conflict, otherwise ConditionFailed, Contended, or AwsError or Unavailable, whose
     `uncertain` says whether the writes may have taken effect.
     """
-
-    def attempt() -> Change[D]:
-        try:
-            change = decide()
-        except (AwsError, Unavailable) as failure:
-            failure.uncertain = False
-            raise
-        try:
-            if change.writes:
-                table.write(change.writes, request_id)
-        except table.ConditionFailed as failed:
-            error = failed.op.on_condition_failed(failed.old)
-            if error is not None:
-                raise error from None
-            raise
-        except table.Contended as contended:
-            if isinstance(contended.op, table.Put) and contended.op.on_contended is not None:
-                raise contended.op.on_contended from None
-            raise
-        return change
-
-    committed = retry_on_conflict(attempt, seconds=seconds)
+    committed = retry_on_conflict(partial(_commit_once, decide, request_id), seconds=seconds)
     if committed.after_commit is not None:
         committed.after_commit()
     return committed
+
+
+def _commit_once(decide: Callable[[], Change[D]], request_id: str) -> Change[D]:
+    try:
+        change = decide()
+    except (AwsError, Unavailable) as failure:
+        failure.uncertain = False
+        raise
+    try:
+        if change.writes:
+            table.write(change.writes, request_id)
+    except table.ConditionFailed as failed:
+        error = failed.op.on_condition_failed(failed.old)
+        if error is not None:
+            raise error from None
+        raise
+    except table.Contended as contended:
+        if isinstance(contended.op, table.Put) and contended.op.on_contended is not None:
+            raise contended.op.on_contended from None
+        raise
+    return change
 
 
 def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_S) -> T:
