@@ -42,7 +42,7 @@ ACTION_TYPES = [type for action in get_args(tools.Action) for type in get_args(g
         (words.CONSENT, ConsentStatus),
         (words.FILES, FileStatus),
         (words.APPOINTMENT_STATUS, AppointmentStatus),
-        (words.CONVERSATION_STATUS, ["waiting", *ConversationStatus]),
+        (words.CONVERSATION_STATUS, ["waiting", "answered", *ConversationStatus]),
         (words.MESSAGE_ACTION, ACTION_TYPES),
         (words.HANDOFF, HandoffReason),
         (words.COUNTERS, usage.COUNTERS),
