@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation import scheduler
-from tests.simulation.scheduler import Group
 
 ROOT = Path(__file__).parents[2]
 OURS = ("shared", "functions")
@@ -36,11 +35,11 @@ Replacement = tuple[str, str, str]
 
 @dataclass(eq=False)
 class Host:
-    """One copy of the modules. `group` has the tasks of the latest invocation, which are frozen after its response."""
+    """One copy of the modules. `groups` have the tasks of its invocations, which are frozen after each response."""
 
     number: int
     modules: dict[str, types.ModuleType]
-    group: Group | None = None
+    groups: list[Any] = field(default_factory=list)
     invocations: int = 0
     loop: Any = None
     """The event loop of the API's functions."""
@@ -67,7 +66,7 @@ class Host:
         services = self.module("shared.aws.services")
         for client in (services.dynamodb, services.sqs, services.stepfunctions, services.kms, services.s3):
             client.cache_clear()
-        self.group = None
+        self.groups = []
 
 
 def _has_lock(value: Any) -> bool:

@@ -234,10 +234,11 @@ class World:
         host.invocations += 1
         invocation = Invocation(f"{name}@{host.number}.{host.invocations}", host=host)
         invocation.caller = self.scheduler.current
-        if host.group is not None:
-            # What the previous invocation left behind goes on with the next one.
-            self.scheduler.thaw(host.group)
-        previous, host.group = host.group, invocation
+        for group in host.groups:
+            # What earlier invocations left behind goes on with the next one.
+            self.scheduler.thaw(group)
+        host.groups.append(invocation)
+        groups = host.groups
         self.calls[f"invoke {name}"] += 1
 
         def run() -> None:
@@ -247,9 +248,8 @@ class World:
             except Exception as error:
                 ended = Ended(error=f"{type(error).__name__}: {error}")
             self._end(invocation, ended)
-            self.scheduler.freeze(invocation)
-            if previous is not None and not previous.dead:
-                self.scheduler.freeze(previous)
+            for group in groups:
+                self.scheduler.freeze(group)
 
         self.scheduler.spawn(name, run, group=invocation)
         self.scheduler.park(timeout)
@@ -258,9 +258,8 @@ class World:
             invocation.ended = Ended(error="timeout")
             if not invocation.frozen:
                 self._restart(host)
-                self.scheduler.kill(invocation)
-                if previous is not None:
-                    self.scheduler.kill(previous)
+                for group in groups:
+                    self.scheduler.kill(group)
         self.running -= 1
         assert invocation.ended is not None
         ended = replace(invocation.ended, was_hit=invocation.hit_at > 0)
@@ -304,18 +303,30 @@ class World:
         return self._free.pop(self._random.randrange(len(self._free)))
 
     def kill(self) -> None:
-        """The function that makes the present call is gone."""
-        invocation = self.invocation()
+        """The environment in which the present call is made is gone, with all its invocations."""
+        present, groups = self.invocation(), self._invocations()
+        latest = groups[-1]
         self.note("killed")
-        self._end(invocation, Ended(error="killed"))
-        self.scheduler.kill(invocation)
+        latest.hit_at = self.now
+        self._end(latest, Ended(error="killed"))
+        for group in groups:
+            if group is not present:
+                self.scheduler.kill(group)
+        self.scheduler.kill(present)
 
     def strikes(self, kind: Fault) -> bool:
         """Whether a fault of this kind hits the present invocation now."""
         if not self.faults.strikes(kind):
             return False
-        self.invocation().hit_at = self.now
+        # What an earlier invocation left behind may keep the latest one waiting.
+        self.invocation().hit_at = self._invocations()[-1].hit_at = self.now
         return True
+
+    def _invocations(self) -> list[Invocation]:
+        """Those of the present environment. The latest one is the last."""
+        host = self.invocation().host
+        assert host is not None
+        return host.groups
 
     def invocation(self) -> Invocation:
         """The invocation whose function runs now."""
@@ -402,7 +413,9 @@ class World:
         self.scheduler.pause()
 
     def _thaw(self, invocation: Invocation, name: str) -> None:
-        self.scheduler.thaw(invocation)
+        # What an invocation left behind goes on only with the next one.
+        if invocation.ended is None or invocation.ended.error == "timeout":
+            self.scheduler.thaw(invocation)
         # All is not quiet until it has had the time to end.
         self.scheduler.sleep(120)
         self.timers.discard(name)
