@@ -169,9 +169,9 @@ _PLACE = f"({'|'.join(_PLACES)})"
 class Scripted:
     """An Agent that follows `RULES`."""
 
-    def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], known: TurnInput, seconds: float) -> Reply:
         """Answer the last message; takes no time to speak of."""
-        tools = Tools(turn)
+        tools = Tools(known)
         last = _LastMessage(utterances, tools)
         return Reply(next(answer for rule in RULES if (answer := rule.answer(last)) is not None), tools.result)
 
@@ -204,15 +204,17 @@ class _LastMessage:
     """The last message with what it answers, and the answers of the rules: None if a rule does not apply."""
 
     def __init__(self, utterances: Sequence[Utterance], tools: Tools) -> None:
-        self.tools, self.turn, self.result, self.thread = tools, tools.turn, tools.result, _thread(utterances)
-        self.text, self.plain, self.previous = self.thread[-1].text, self.thread[-1].plain, self.thread[-1].previous
-        self.topic = CONFIRM if tools.turn.in_call and self.previous.endswith(ATTEND) else self.thread[-1].topic
+        self.tools, self.known, self.result = tools, tools.known, tools.result
+        self.thread = _thread(utterances)
+        latest = self.thread[-1]
+        self.text, self.plain, self.previous = latest.text, latest.plain, latest.previous
+        self.topic = CONFIRM if tools.known.in_call and self.previous.endswith(ATTEND) else latest.topic
         self.now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
         self.upcoming = [a for a in tools.list_appointments() if a.status != AppointmentStatus.CANCELLED]
         self.numbered_list = "\n".join(f"{n}. {describe(a, details=True)}" for n, a in enumerate(self.upcoming, 1))
         self.yes, self.no = assent.agrees(self.text), assent.refuses(self.text)
         # In a call, to have no time now is to ask for another call, and the time of that one may be given.
-        call_text = dates.without(re.sub(_BUSY, "call me", self.plain)) if tools.turn.in_call else self.plain
+        call_text = dates.without(re.sub(_BUSY, "call me", self.plain)) if tools.known.in_call else self.plain
         rows = {CONFIRM: dates.without(self.plain), CALL: call_text}
         self.requests = [change for change, text in rows.items() if _is_row(text, change)]
         self.wanted = self.requests or self._wanted()
@@ -272,7 +274,7 @@ class _LastMessage:
         if len(self.wanted) > 1:
             return f"I can only do one thing at a time. {_UNCHANGED} What first: {' or '.join(self.wanted)}?"
         if self.wanted == [CALL]:
-            return self._call_later() if self.turn.in_call else self._call_now()
+            return self._call_later() if self.known.in_call else self._call_now()
         if self.wanted and not self.upcoming:
             return f"You have no upcoming appointment to {self.wanted[0]}. {_OFFER}"
         return self._change(self.wanted[0]) if self.wanted else None
@@ -280,7 +282,7 @@ class _LastMessage:
     def exact_fact(self) -> str | None:
         """Answer the very question of a fact, which may mention a change: "What is your cancellation policy?"."""
         asked = _question_words(self.plain)
-        facts = [] if self.requests or not asked else self.turn.settings["facts"]
+        facts = [] if self.requests or not asked else self.known.settings["facts"]
         answer = next((fact["answer"] for fact in facts if _question_words(fact["question"]) == asked), None)
         return None if answer is None else f"{escape(answer)} {_ELSE}"
 
@@ -290,15 +292,15 @@ class _LastMessage:
             return None
         asked = _terms(self.plain)
         # A fact without all the words may answer another question. What is asked of one's own appointment is no fact.
-        facts = [] if asked <= _terms(_OWN) else self.turn.settings["facts"]
+        facts = [] if asked <= _terms(_OWN) else self.known.settings["facts"]
         told = [fact for fact in facts if asked <= _terms(f"{fact['question']} {fact['answer']}")]
         shared = [(len(_terms(fact["question"]) & asked), fact["answer"]) for fact in told]
         best, answer = max(shared, key=lambda each: each[0], default=(0, ""))
         if best:
             return f"{escape(answer)} {_ELSE}"
-        if _HOURS.search(self.plain) and self.turn.settings["opening_hours"]:
-            return f"{describe_hours(self.turn.settings)} {_ELSE}"
-        if _NUMBER.search(self.plain) and (phone := self.turn.settings["business_phone"]):
+        if _HOURS.search(self.plain) and self.known.settings["opening_hours"]:
+            return f"{describe_hours(self.known.settings)} {_ELSE}"
+        if _NUMBER.search(self.plain) and (phone := self.known.settings["business_phone"]):
             return f"You can reach us at {phone}. {_ELSE}"
         return None
 
@@ -341,7 +343,7 @@ class _LastMessage:
         name = describe(choice)
         if change == CONFIRM:
             result = self.tools.confirm(choice.id)
-            already = "already " * (choice.status == AppointmentStatus.CONFIRMED)
+            already = "already " if choice.status == AppointmentStatus.CONFIRMED else ""
             answer = f"{name[0].upper()}{name[1:]} is {already}confirmed. {_ELSE}"
         elif change == CANCEL:
             result = self.tools.propose_cancellation(choice.id)
@@ -368,21 +370,22 @@ class _LastMessage:
 
     def _staff_decides(self) -> str:
         why = "Our team decides about new times." if self.result.problem is None else why_not(self.result.problem)
-        return f"{why} Someone will be in touch with you.{' Goodbye!' * self.turn.in_call}"
+        goodbye = " Goodbye!" if self.known.in_call else ""
+        return f"{why} Someone will be in touch with you.{goodbye}"
 
     def _call_now(self) -> str:
         if not (self.yes or self.requests):
             return _CALL_NOW
         if not self.tools.request_call().ok:
             return f"I cannot arrange a call. {_OFFER}"
-        if (at := self.turn.calls_at) is None:
+        if (at := self.known.calls_at) is None:
             return "All right, we will call you in a moment."
-        when = long_time(local_time(clock.iso(at), self.turn.settings["timezone"]))
+        when = long_time(local_time(clock.iso(at), self.known.settings["timezone"]))
         return f"All right. We do not call at this hour; we will call you on {when}."
 
     def _call_later(self) -> str:
         """End the call for now, as soon as the time of the next one is clear."""
-        zone = self.upcoming[0].timezone if self.upcoming else self.turn.timezone or self.turn.settings["timezone"]
+        zone = self.upcoming[0].timezone if self.upcoming else self.known.timezone or self.known.settings["timezone"]
         is_request = self.requests or (self.topic == CALL and dates.names_any(self.plain))
         at = self._read([re.sub(_BUSY, "", one.plain) for one in self.thread if is_request], zone)
         if isinstance(at, dates.Unclear):
@@ -444,7 +447,7 @@ class Rule:
 
 RULES: Sequence[Rule] = (
     Rule(f"a person please, {HANDOFF}", _LastMessage.person),
-    Rule(MARKDOWN, lambda turn: RICH if MARKDOWN in turn.text else None),
+    Rule(MARKDOWN, lambda last: RICH if MARKDOWN in last.text else None),
     Rule("yes, no or confirm, to a proposal", _LastMessage.answer_to_proposal),
     Rule("bye, hello, thanks", _LastMessage.small_talk),
     Rule("the very question of a fact", _LastMessage.exact_fact),
@@ -453,7 +456,7 @@ RULES: Sequence[Rule] = (
     Rule("when is my appointment?", _LastMessage.question),
     Rule("don't cancel it; I have to check", _LastMessage.nothing_wanted),
     Rule("do you treat dogs?", _LastMessage.unknown),
-    Rule("anything else", lambda turn: f"Sorry, I did not understand that. {_UNCHANGED} {_CAN}"),
+    Rule("anything else", lambda last: f"Sorry, I did not understand that. {_UNCHANGED} {_CAN}"),
 )
 
 

@@ -270,7 +270,7 @@ TOOLS: dict[str, Tool] = {}
 
 
 def tool(
-    description: str, *, when: Callable[[TurnInput], bool] = lambda turn: True, **arguments: Mapping[str, Any]
+    description: str, *, when: Callable[[TurnInput], bool] = lambda known: True, **arguments: Mapping[str, Any]
 ) -> Callable[[Method], Method]:
     """Make a method of `Tools` a tool of the model. `arguments` are the JSON schemas of its arguments."""
 
@@ -295,15 +295,15 @@ _REASON = {"type": "string", "enum": list(REASONS)}
 class Tools:
     """The tools of one turn. What the agent does with them is in `result`."""
 
-    def __init__(self, turn: TurnInput) -> None:
-        self.turn, self.result = turn, TurnResult()
+    def __init__(self, known: TurnInput) -> None:
+        self.known, self.result = known, TurnResult()
         # The answer to the question whether the person opts out is not the agent's to give.
-        self.proposal = None if turn.proposal == OPT_OUT else turn.proposal
+        self.proposal = None if known.proposal == OPT_OUT else known.proposal
 
     @tool("The customer's coming appointments, soonest first.")
     def list_appointments(self) -> list[AppointmentView]:
         """The appointments as the agent sees them."""
-        return [to_view(record.doc, self.turn.settings["timezone"]) for record in self.turn.appointments]
+        return [to_view(record.doc, self.known.settings["timezone"]) for record in self.known.appointments]
 
     @tool("Confirm an appointment, at once.", appointment_id=_ID)
     def confirm(self, appointment_id: str) -> Result:
@@ -356,7 +356,7 @@ class Tools:
         # Its patterns take as long as all other imports of a function, most of which use only the types of this module.
         from shared.agent import assent
 
-        if not assent.agrees(self.turn.message, self.proposal.kind):
+        if not assent.agrees(self.known.message, self.proposal.kind):
             return Result(False, "The user's message does not agree; the proposal is dropped.")
         record = self._appointment(self.proposal.appointment_id)
         if record is None or record.doc["appointment_at"] != self.proposal.present_at:
@@ -379,28 +379,30 @@ class Tools:
 
     @tool(
         "Have the customer called by phone, now, when they ask for it.",
-        when=lambda turn: turn.can_request_call,
+        when=lambda known: known.can_request_call,
     )
     def request_call(self) -> Result:
         """Request a phone call to the customer now."""
-        if not self.turn.can_request_call:
+        if not self.known.can_request_call:
             return Result(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
         self.result.wants_call = True
-        if (at := self.turn.calls_at) is None:
+        if (at := self.known.calls_at) is None:
             return Result(True, "The customer will be called.")
-        local = clock.local(at, ZoneInfo(self.turn.settings["timezone"]))
+        local = clock.local(at, ZoneInfo(self.known.settings["timezone"]))
         return Result(True, f"No calls are made at this hour. The customer will be called at {local}: say so.")
 
     @tool(
-        "End this call: the customer wants to be called again at another time.", when=lambda turn: turn.in_call, at=_AT
+        "End this call: the customer wants to be called again at another time.",
+        when=lambda known: known.in_call,
+        at=_AT,
     )
     def call_later(self, at: str) -> Result:
         """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
-        if not self.turn.in_call:
+        if not self.known.in_call:
             return Result(False, "This is not a phone call.")
-        if self.turn.changed_before:
+        if self.known.changed_before:
             return Result(False, "An appointment was already changed in this call; another call is not needed.")
         if refusal := self._refusal():
             return refusal
@@ -437,7 +439,7 @@ class Tools:
 
     def _propose_time(self, record: AppointmentRecord, wished: clock.Instant) -> Result:
         """Propose the wished time, or the next possible one. Hands over if there is none."""
-        rules = self._rules(self.turn.settings["minimum_notice_minutes"])
+        rules = self._rules(self.known.settings["minimum_notice_minutes"])
         if rules is None:
             return self._leave_to_staff()
         duration_ms = _duration_ms(record)
@@ -449,11 +451,11 @@ class Tools:
 
     def _rules(self, notice: int) -> TimePolicy | None:
         """The rules for new times at least `notice` minutes from now; None if a person decides about them."""
-        if self.turn.settings["change_policy"] == ChangePolicy.ASK_STAFF:
+        if self.known.settings["change_policy"] == ChangePolicy.ASK_STAFF:
             return None
-        is_bound = self.turn.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
-        week = self.turn.settings["opening_hours"] if is_bound else []
-        return TimePolicy(ZoneInfo(self.turn.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
+        is_bound = self.known.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
+        week = self.known.settings["opening_hours"] if is_bound else []
+        return TimePolicy(ZoneInfo(self.known.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
 
     def _leave_to_staff(self) -> Result:
         self.hand_off(HandoffReason.CHANGE_REQUESTED)
@@ -467,7 +469,7 @@ class Tools:
         from shared.agent import assent
 
         proposal = self.proposal
-        if proposal is None or not assent.is_doubtful(self.turn.message, proposal.kind):
+        if proposal is None or not assent.is_doubtful(self.known.message, proposal.kind):
             return None
         record = self._appointment(proposal.appointment_id)
         if record is None or record.doc["appointment_at"] != proposal.present_at:
@@ -511,7 +513,7 @@ class Tools:
         return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None
 
     def _appointment(self, id: str) -> AppointmentRecord | None:
-        return next((record for record in self.turn.appointments if record.doc["id"] == id), None)
+        return next((record for record in self.known.appointments if record.doc["id"] == id), None)
 
 
 _ACTIONS: Mapping[CallOutcome, AppointmentActionType] = {

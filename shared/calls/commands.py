@@ -98,7 +98,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         appointment_id=options.appointment_id,
         channel=channel,
         not_before=options.not_before,
-        dial_at=transitions.dial_at(agent_settings.of_rows(scope, rows).settings, options.not_before),
+        dial_at=transitions.next_dial_time(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
     writes: list[table.Write] = [_set_active_session(scope, customer, session)]

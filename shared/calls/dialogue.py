@@ -175,7 +175,7 @@ def reply_in_call(
     speaks. Raises AgentFailed.
     """
     history = [Utterance("user" if role == "customer" else "assistant", content) for role, content in said]
-    turn = TurnInput(
+    known = TurnInput(
         appointments=[] if briefing.appointment is None else [briefing.appointment],
         message=history[-1].content,
         settings=briefing.settings,
@@ -186,11 +186,11 @@ def reply_in_call(
         timezone=briefing.timezone,
         changed_before=progress.changed,
     )
-    reply, stage = opt_out.reply_to_wish(turn), progress.stage
+    reply, stage = opt_out.reply_to_wish(known), progress.stage
     if reply is None:
-        tools = Tools(turn)
+        tools = Tools(known)
         words, stage = identity_check.check(briefing.callee, stage, history, tools)
-        reply = agent.reply(history, turn, seconds) if words is None else Reply(words, tools.result)
+        reply = agent.reply(history, known, seconds) if words is None else Reply(words, tools.result)
     text = _plain(reply.content)
     spoken_text = farewell(text, briefing.settings) if reply.result.ends_call else text
     return replace(reply, content=spoken_text), progress.after(reply.result, stage, briefing.zone)

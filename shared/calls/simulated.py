@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from shared.agent import Agent, assent
 from shared.agent.scripted import Scripted
@@ -97,20 +98,72 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     tasks.save_step(claim, _next_step(scope, SESSIONS.record(claim.row)))
 
 
+class Step(Enum):
+    """A step of a simulated call, in the order of the call."""
+
+    DIAL = auto()
+    END_UNANSWERED = auto()
+    ANSWER = auto()
+    BEGIN_RECORDING = auto()
+    TALK = auto()
+    STOP = auto()
+    """Instead of TALK, if the person has opted out meanwhile."""
+    PUBLISH_TRANSCRIPT = auto()
+    PUBLISH_RECORDING = auto()
+    NONE = auto()
+
+
+def step_of(record: SessionRecord) -> Step:
+    """The next step of a call. The session's fields say which ones are done."""
+    session = record.doc
+    if session["call_status"] == SessionCallStatus.QUEUED:
+        return Step.DIAL
+    if session["call_status"] == SessionCallStatus.DIALING:
+        if session["answered_at"] is None:
+            is_answered = simulated_numbers.scripted_call(session["to"]).says and not _has_opted_out(record)
+            return Step.ANSWER if is_answered else Step.END_UNANSWERED
+        if session["recording_status"] == FileStatus.NONE:
+            return Step.BEGIN_RECORDING
+        return Step.STOP if _has_opted_out(record) else Step.TALK
+    if session["transcript_status"] == FileStatus.PROCESSING:
+        return Step.PUBLISH_TRANSCRIPT
+    return Step.PUBLISH_RECORDING if session["recording_status"] == FileStatus.PROCESSING else Step.NONE
+
+
+def _has_opted_out(record: SessionRecord) -> bool:
+    return bool(record.row.get("opted_out"))
+
+
 def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes of the next step."""
     script = simulated_numbers.scripted_call(record.doc["to"])
-    if record.row.get("opted_out") and record.doc["call_status"] == SessionCallStatus.DIALING:
-        return _stop(scope, record)
-    match record.doc["call_status"]:
-        case SessionCallStatus.QUEUED:
+    now = clock.now()
+    due_now = tasks.due_attributes(record.doc["id"], now)
+    match step_of(record):
+        case Step.DIAL:
             return _dial(scope, record)
-        case SessionCallStatus.DIALING if script.says:
-            return _answer_and_talk(scope, record, script)
-        case SessionCallStatus.DIALING:
-            return transitions.end_call(scope, record, script.ending).writes
-        case _:
-            return [_make_files_available(scope, record)]
+        case Step.END_UNANSWERED:
+            ending = transitions.OPTED_OUT if _has_opted_out(record) else script.ending
+            return transitions.end_call(scope, record, ending).writes
+        case Step.ANSWER:
+            answer: SessionChanges = {
+                "answered_at": clock.iso(now),
+                "answered_by": "human",
+                "transcript_status": FileStatus.PROCESSING,
+            }
+            return [transitions.replace(scope, record, answer, due_now)]
+        case Step.BEGIN_RECORDING:
+            return [_begin_recording(scope, record)]
+        case Step.TALK:
+            return _talk(scope, record, script)
+        case Step.STOP:
+            return _stop(scope, record)
+        case Step.PUBLISH_TRANSCRIPT:
+            return [transitions.replace(scope, record, {"transcript_status": FileStatus.AVAILABLE}, due_now)]
+        case Step.PUBLISH_RECORDING:
+            return [_store_recording(scope, record)]
+        case Step.NONE:
+            return [transitions.replace(scope, record, {}, tasks.NO_WORK)]
 
 
 def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
@@ -122,21 +175,14 @@ def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     return transitions.dial(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
 
 
-def _answer_and_talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
-    """The writes of a call that somebody answers: the answer, the beginning of the recording, the talk with its end."""
-    session, now = record.doc, clock.now()
-    if session["answered_at"] is None:
-        answer: SessionChanges = {
-            "answered_at": clock.iso(now),
-            "answered_by": "human",
-            "transcript_status": FileStatus.PROCESSING,
-        }
-        return [transitions.replace(scope, record, answer, tasks.due_attributes(session["id"], now))]
-    if session["recording_status"] == FileStatus.NONE:
-        ends_at = clock.parse(session["answered_at"]) + clock.scaled_ms(ENDED_AFTER_S - ANSWERED_AFTER_S)
-        begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
-        return [transitions.replace(scope, record, begins, tasks.due_attributes(session["id"], ends_at))]
-    return _talk(scope, record, script)
+def _begin_recording(scope: Scope, record: SessionRecord) -> table.Update:
+    """The write of the beginning. The talk is due when it would end, or at once if the person has opted out."""
+    session, at = record.doc, clock.now()
+    if not _has_opted_out(record):
+        assert session["answered_at"] is not None, "a call is answered before it is recorded"
+        at = clock.parse(session["answered_at"]) + clock.scaled_ms(ENDED_AFTER_S - ANSWERED_AFTER_S)
+    begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
+    return transitions.replace(scope, record, begins, tasks.due_attributes(session["id"], at))
 
 
 def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
@@ -156,27 +202,11 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
 
 
 def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
-    """The writes that end a call to a person who has opted out meanwhile. A call that was answered has a transcript."""
-    if record.doc["answered_at"] is None:
-        return transitions.end_call(scope, record, transitions.OPTED_OUT).writes
-    if record.doc["recording_status"] == FileStatus.NONE:
-        begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
-        return [transitions.replace(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
+    """The writes that end an answered call to a person who has opted out meanwhile. It has a transcript."""
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     changes: SessionChanges = {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}
     end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)]))]
-
-
-def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
-    """The write of a call that has ended: its transcript becomes available, then its recording."""
-    session = record.doc
-    if session["transcript_status"] == FileStatus.PROCESSING:
-        changes: SessionChanges = {"transcript_status": FileStatus.AVAILABLE}
-        return transitions.replace(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
-    if session["recording_status"] == FileStatus.PROCESSING:
-        return _store_recording(scope, record)
-    return transitions.replace(scope, record, {}, tasks.NO_WORK)
 
 
 def _store_recording(scope: Scope, record: SessionRecord) -> table.Update:

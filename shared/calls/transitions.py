@@ -101,14 +101,14 @@ def replace(
     return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)
 
 
-def dial_at(settings: Settings, not_before: str | None) -> clock.Instant:
+def next_dial_time(settings: Settings, not_before: str | None) -> clock.Instant:
     """When a call that may be dialed from now on, and not before `not_before`, is dialed: within the calling hours."""
     earliest = clock.now() if not_before is None else max(clock.now(), clock.parse(not_before))
     return hours.next_open(settings["calling_hours"], ZoneInfo(settings["timezone"]), earliest)
 
 
 def due_at(scope: Scope, session: Session) -> clock.Instant:
-    """When the dialing of a queued call, which `dial_at` plans, is due."""
+    """When the dialing of a queued call is due."""
     assert session["dial_at"] is not None, "the call waits to be dialed"
     return _due_at(scope, clock.parse(session["dial_at"]))
 
@@ -139,7 +139,7 @@ def _is_soon(at: clock.Instant) -> bool:
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
     """Whether a queued call may be dialed now, as the settings, the appointment, the phone, limits and consent are."""
     subject = sessions.subject(scope, record.doc)
-    opens_at = dial_at(subject.agent.settings, record.doc["not_before"])
+    opens_at = next_dial_time(subject.agent.settings, record.doc["not_before"])
     if opens_at > clock.now():
         return PutOff(opens_at, closed=True)
     if record.doc["appointment_id"] is not None and not _takes_place(subject.appointment):

@@ -165,7 +165,10 @@ def list_filters() -> str:
     """The filters of each list."""
     rows = []
     for path, collection in LISTS.items():
-        names = (f"`{name}`" + " (may be repeated)" * (name in collection.repeatable) for name in collection.filters)
+        names = (
+            f"`{name}` (may be repeated)" if name in collection.repeatable else f"`{name}`"
+            for name in collection.filters
+        )
         ranges = (f"`{name}`" for name in (collection.time_field, collection.created) if name)
         rows.append((f"`{path}`", ", ".join(names), ", ".join(ranges)))
     return _table(("List", "Filters", "Ranges"), rows)

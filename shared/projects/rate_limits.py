@@ -75,7 +75,7 @@ def moment(now: clock.Instant, counted: int | None) -> Moment:
 
 def count(pk: str, sk: str, moment: Moment) -> table.Update:
     """The update that counts a request. Its condition is that the moment is true of the row and a request remains."""
-    return (_count_first if moment.starts else _count_next)(pk, sk, moment)
+    return _count_first(pk, sk, moment) if moment.starts else _count_next(pk, sk, moment)
 
 
 def remaining(row: table.Row, moment: Moment) -> Remaining:

@@ -128,7 +128,7 @@ def close(
         if not sessions.awaits_consent(session.doc):
             continue
         if ending is None:
-            dial_at = transitions.dial_at(settings, session.doc["not_before"])
+            dial_at = transitions.next_dial_time(settings, session.doc["not_before"])
             due = transitions.dial_attributes(session_id, dial_at)
             writes.append(transitions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
