@@ -6,7 +6,7 @@ A new time that is past, closed or taken is not refused: the form says so, and i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
 from typing import Any
 
@@ -45,6 +45,8 @@ _TEXTS = ("timezone", "title", "location", "notes", "external_id")
 _FORM = ("at", "duration_minutes", *_TEXTS, "metadata")
 _EXAMINED = 100
 """The appointments of the day before a new time, and until its end, that it is compared with."""
+_EXAMINED_OF_CUSTOMER = 5
+"""The appointments of the customer on the same day that it is compared with."""
 _LONGEST_MS = clock.DAY
 _NAMED_OVERLAPS = 3
 _FILTERS = ("status", "customer_id", "since", "until")
@@ -86,10 +88,11 @@ def show(visit: InProject) -> Response:
 
 
 class Warned(ApiError):
-    """The time of a form is unusual. The form is sent again with `digest`, if that is meant."""
+    """The time of a form is unusual. The form is sent again by `button`, with `digest`, if that is meant."""
 
-    def __init__(self, warnings: list[str]) -> None:
-        super().__init__(Code.CONFLICT, f"{' '.join(warnings)} If you mean it, send the form again.", param="at")
+    def __init__(self, warnings: list[str], button: str) -> None:
+        text = f"{' '.join(warnings)} If you mean it, press “{button} anyway”."
+        super().__init__(Code.CONFLICT, text, param="at")
         self.digest = hashlib.sha256(" ".join(warnings).encode()).hexdigest()[:16]
 
 
@@ -130,7 +133,7 @@ def create(visit: InProject) -> Response:
     try:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
         change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
-        _warn(visit, change.doc)
+        _warn(visit, change.doc, "Create appointment")
         after = {"customer": customer["id"], **forms.part(change.doc, _AUDITED)}
         made = visit.commit(
             lambda: change,
@@ -147,8 +150,8 @@ def create(visit: InProject) -> Response:
 
 
 def ask_to_move(visit: InProject) -> Response:
-    """Show the form of a new time, with the free times of its day."""
-    return _move_form(visit)
+    """Show the form of a new time, with the free times of its day. A link to one of them fills the form."""
+    return _move_form(visit, at=visit.query.get("at", "")[:16])
 
 
 def move(visit: InProject) -> Response:
@@ -161,7 +164,7 @@ def move(visit: InProject) -> Response:
     if "free_times" in visit.form:
         return _move_form(visit, is_kept=True)
     try:
-        appointment = _change(visit, patch, "appointment.changed", _warn)
+        appointment = _change(visit, patch, "appointment.changed", "Move")
     except ApiError as error:
         if error.status == 404:
             raise
@@ -185,7 +188,7 @@ def edit(visit: InProject) -> Response:
         return values | {"appointment_at": _instant(visit)} if "at" in edited else values
 
     try:
-        _change(visit, patch, "appointment.changed", _warn)
+        _change(visit, patch, "appointment.changed", "Save")
     except ApiError as error:
         if error.status == 404:
             raise
@@ -217,16 +220,17 @@ def cancel(visit: InProject) -> Response:
     return _done(visit, appointment, "canceled")
 
 
-def _warn(visit: InProject, appointment: Appointment) -> None:
+def _warn(visit: InProject, appointment: Appointment, button: str) -> None:
     """Raises Warned if the time is unusual, unless the form was sent again because of the same warnings.
 
     Raises SentBefore if the form was sent before: the appointment that it created would be a reason to warn.
     """
     found = _warnings(visit, appointment)
-    if found and Warned(found).digest != visit.form.get("warned"):
+    warned = Warned(found, button)
+    if found and warned.digest != visit.form.get("warned"):
         if visit.was_sent():
             raise SentBefore
-        raise Warned(found)
+        raise warned
 
 
 def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
@@ -250,20 +254,32 @@ def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
         name = (person["name"] or person["phone"]) if person else one["customer_id"]
         if one not in same:
             found.append(f"It overlaps with {name}, {times.shown(one['appointment_at'], visit.zone)}.")
+    for one in _others_of_the_day(visit, appointment):
+        if one not in taken:
+            at = times.shown(one["appointment_at"], visit.zone)
+            found.append(f"The customer has another appointment on this day: {one['title'] or 'Appointment'}, {at}.")
     return found
 
 
-def _change(
-    visit: InProject, patch_of: Any, action: str, warn: Callable[[InProject, Appointment], None] | None = None
-) -> Appointment:
+def _others_of_the_day(visit: InProject, appointment: Appointment) -> list[Appointment]:
+    """The customer's other appointments on the same day in the project's time zone that take place."""
+    day = times.local(clock.parse(appointment["appointment_at"]), visit.zone).date()
+    start, end = times.start(day, visit.zone), times.end(day, visit.zone)
+    found, _ = today.between(visit, start, end, _EXAMINED_OF_CUSTOMER, customer_id=appointment["customer_id"])
+    return [one.doc for one in found if one.doc["status"] not in today.FREE and one.doc["id"] != appointment["id"]]
+
+
+def _change(visit: InProject, patch_of: Any, action: str, button: str | None = None) -> Appointment:
+    """Change an appointment. The form with this button warns if its time is unusual."""
+
     def command() -> Change[Appointment]:
         record = _find(visit)
         patch = fields.validate(AppointmentPatch, patch_of(record.doc))
         change = appointments.update(visit.scope, record, patch)
         appointment = change.doc
         changed = forms.changed(record.doc, appointment)
-        if warn and {"appointment_at", "duration_minutes"} & {*changed}:
-            warn(visit, appointment)
+        if button and {"appointment_at", "duration_minutes"} & {*changed}:
+            _warn(visit, appointment, button)
         audited = [name for name in _AUDITED if name in changed]
         entry = visit.entry(
             action,
@@ -319,8 +335,12 @@ def _shown(visit: InProject, appointment: Appointment) -> dict[str, str]:
 
 
 def _shown_time(visit: InProject, appointment: Appointment) -> dict[str, str]:
-    at = times.local(clock.parse(appointment["appointment_at"]), _zone(visit, appointment))
-    return {"at": at.isoformat(timespec="minutes")}
+    return {"at": _field(visit, appointment, clock.parse(appointment["appointment_at"]))}
+
+
+def _field(visit: InProject, appointment: Appointment, instant: clock.Instant) -> str:
+    """An instant as the form of an appointment has it: local in the appointment's time zone."""
+    return times.local(instant, _zone(visit, appointment)).isoformat(timespec="minutes")
 
 
 def _zone(visit: InProject, appointment: Appointment) -> tzinfo:
@@ -347,9 +367,10 @@ def _form(visit: InProject, appointment: Appointment | None, error: ApiError | N
     )
 
 
-def _move_form(visit: InProject, error: ApiError | None = None, *, is_kept: bool = False) -> Response:
+def _move_form(visit: InProject, error: ApiError | None = None, *, is_kept: bool = False, at: str = "") -> Response:
     appointment = _find(visit).doc
     form = forms.view(visit, _shown_time(visit, appointment), error, is_kept=is_kept)
+    form["at"] = at or form["at"]
     day, free = _free(visit, appointment, form["at"])
     return visit.render(
         "appointment_move.html",
@@ -360,7 +381,7 @@ def _move_form(visit: InProject, error: ApiError | None = None, *, is_kept: bool
         named=names.of(visit, [appointment["customer_id"]]),
         form=form,
         day=day,
-        free=free,
+        free=[(one, _field(visit, appointment, clock.parse(one.start))) for one in free],
         warned=error.digest if isinstance(error, Warned) else "",
         error=error,
     )

@@ -170,18 +170,18 @@ def reply(visit: InProject) -> Response:
     """Add the message of a member. The agent does not reply to it."""
     try:
         body = fields.validate(StaffMessageCreate, {"content": visit.form.get("content", "")})
-        visit.commit(
+        added = visit.commit(
             lambda: commands.add_staff_message(visit.scope, visit.params["id"], body.content),
-            lambda added: visit.entry(
-                "conversation.message_added", added["conversation"]["id"], after={"message": added["id"]}
+            lambda message: visit.entry(
+                "conversation.message_added", message["conversation"]["id"], after={"message": message["id"]}
             ),
             lambda _: visit.once(),
         )
     except SentBefore:
-        pass
+        return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=sent"))
     except ApiError as error:
         return _thread(visit, error)
-    return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=sent"))
+    return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=sent#{added['id']}"))
 
 
 def _find(visit: InProject) -> ConversationRecord:

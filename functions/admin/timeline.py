@@ -47,7 +47,12 @@ def read(visit: InProject, customer_id: str, before: str) -> tuple[list[Entry], 
         if has_more:
             ends.append(found[-1].instant)
     end = max(ends)
-    shown = sorted((one for one in entries if one.instant >= end), key=lambda one: one.instant, reverse=True)
+    # A message may begin its conversation at the same instant.
+    shown = sorted(
+        (one for one in entries if one.instant >= end),
+        key=lambda one: (one.instant, one.kind != CONVERSATIONS.kind),
+        reverse=True,
+    )
     return shown, clock.iso(end) if end else None
 
 

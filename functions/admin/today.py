@@ -155,10 +155,11 @@ def _open(visit: InProject, start: clock.Instant, end: clock.Instant, busy: Sequ
 
 
 def between(
-    visit: InProject, start: clock.Instant, end: clock.Instant, most: int
+    visit: InProject, start: clock.Instant, end: clock.Instant, most: int, **filters: str
 ) -> tuple[list[AppointmentRecord], bool]:
     """The appointments from `start` to before `end`, the earliest first. If there are more, the last ones, and True."""
     parameters = {"appointment_at[gte]": [clock.iso(start)], "appointment_at[lte]": [clock.iso(end - 1)]}
+    parameters |= {name: [value] for name, value in filters.items()}
     query = dataclasses.replace(queries.parse(APPOINTMENTS, parameters), limit=most)
     page = pages.read(visit.scope, APPOINTMENTS, query)
     return [APPOINTMENTS.record(row) for row in reversed(page.rows)], page.next_cursor is not None

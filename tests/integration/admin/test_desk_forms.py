@@ -128,7 +128,7 @@ def test_a_form_warns_and_is_not_refused(stage: Stage, whole: Whole, member: Bro
     assert warned.status == 409
     assert says in warned.page.text
     assert 'value="typed"' in warned.text
-    assert "Create appointment anyway" in warned.page.text
+    assert "If you mean it, press “Create appointment anyway”." in warned.page.text
     assert len(list_resources(stage, "/v1/appointments")) == before
     assert member.post(path, warned.form(path)).status == 303
     assert len(list_resources(stage, "/v1/appointments")) == before + 1
@@ -162,7 +162,7 @@ def test_an_appointment_is_moved_from_its_day_to_another_one(stage: Stage, whole
     path, id = whole.story.path, whole.ids["appointments"]
     form = f"{path}/appointments/{id}/move?day={DAY}"
     shown = member.get(form)
-    assert "Check-up of Ada +15005550006 , now Mon 6 May 2030, 07:08 , 30 min (no duration is set)" in shown.page.text
+    assert "Check-up of Ada +15005550006 , now Mon 6 May 2030, 07:08 , 30 min (default)" in shown.page.text
     assert [name for name in shown.form(form) if name not in ("csrf", "once", "rendered")] == ["at"]
     there = member.submit(form, form, at="2030-05-07T10:00").location
     text = member.get(there).page.text
@@ -182,7 +182,7 @@ def test_a_move_warns_and_keeps_what_others_change(stage: Stage, whole: Whole, m
     warned = member.submit(form, form, at="2020-05-07T10:00")
     assert warned.status == 409
     assert "in the past" in warned.page.text
-    assert "Move anyway" in warned.page.text
+    assert "If you mean it, press “Move anyway”." in warned.page.text
     opened = member.get(form).form(form) | {"at": "2030-05-09T10:00"}
     theirs = "2030-05-08T09:00:00.000Z"
     assert stage.call("PATCH", f"/v1/appointments/{id}", {"appointment_at": theirs}).status == 200
@@ -198,15 +198,17 @@ def test_the_form_of_a_move_has_the_free_times_of_the_day_that_was_typed(
     days = ["monday", "tuesday"]
     week = [{"days": days, "from": "07:00", "to": "09:00"}]
     assert stage.call("PATCH", "/v1/agent_settings", {"opening_hours": week}).status == 200
-    create_resource(
-        stage, "/v1/appointments", customer_id=whole.ids["customers"], appointment_at="2030-05-07T07:30:00Z"
-    )
+    other_person = create_resource(stage, "/v1/customers", phone="+12125550134")["id"]
+    create_resource(stage, "/v1/appointments", customer_id=other_person, appointment_at="2030-05-07T07:30:00Z")
     form = f"{whole.story.path}/appointments/{whole.ids['appointments']}/move"
     # Its own time is free for it.
-    assert "Free on Mon 6 May 2030 07:00-09:00 2 h" in member.get(form).page.text
+    assert "Free on Mon 6 May 2030 Choose a time to fill it in above. 07:00-09:00 2 h" in member.get(form).page.text
     other = member.submit(form, form, at="2030-05-07T08:00", free_times="1")
     assert other.status == 200
-    assert "Free on Tue 7 May 2030 07:00-07:30 30 min 08:00-09:00 1 h" in other.page.text
+    assert (
+        "Free on Tue 7 May 2030 Choose a time to fill it in above. 07:00-07:30 30 min 08:00-09:00 1 h"
+        in other.page.text
+    )
     assert other.form(form)["at"] == "2030-05-07T08:00"
     closed = member.submit(form, form, at="2030-05-08T08:00", free_times="1")
     assert "Free on Wed 8 May 2030 No time within the opening hours" in closed.page.text
@@ -216,6 +218,51 @@ def test_the_form_of_a_move_has_the_free_times_of_the_day_that_was_typed(
     assert member.post(form, other.form(form)).status == 303
     moved = get_resource(stage, f"/v1/appointments/{whole.ids['appointments']}")
     assert moved["appointment_at"] == "2030-05-07T08:00:00.000Z"
+
+
+def test_a_free_time_is_a_link_that_fills_the_form_in_the_time_zone_of_the_appointment(
+    stage: Stage, whole: Whole, member: Browser
+) -> None:
+    path = f"/v1/appointments/{whole.ids['appointments']}"
+    week = [{"days": ["monday"], "from": "07:00", "to": "09:00"}]
+    assert stage.call("PATCH", "/v1/agent_settings", {"opening_hours": week}).status == 200
+    assert stage.call("PATCH", path, {"timezone": "Europe/Berlin"}).status == 200
+    form = f"{whole.story.path}/appointments/{whole.ids['appointments']}/move"
+    page = f"{form}?day={DAY}"
+    links = [str(one.get("href")).removeprefix("/dev") for tag, one in member.get(page).page.tags if tag == "a"]
+    [link] = [one for one in links if one.startswith(f"{page}&")]
+    shown = member.get(link)
+    assert shown.form(page)["at"] == f"{DAY}T09:00", "07:00 of the project is 09:00 in Berlin"
+    assert member.post(page, shown.form(page)).status == 303
+    assert get_resource(stage, path)["appointment_at"] == f"{DAY}T07:00:00.000Z"
+
+
+def test_another_appointment_of_the_customer_on_the_same_day_is_warned_of(
+    stage: Stage, whole: Whole, member: Browser
+) -> None:
+    path = f"{whole.story.path}/customers/{whole.ids['customers']}/new_appointment"
+    text = "The customer has another appointment on this day: Check-up, Mon 6 May 2030, 07:08."
+    warned = member.submit(path, path, at=f"{DAY}T15:00", title="Second")
+    assert warned.status == 409
+    assert text in warned.page.text
+    assert "overlaps" not in warned.page.text
+    assert member.post(path, warned.form(path)).status == 303
+    [second] = [one["id"] for one in list_resources(stage, "/v1/appointments") if one["title"] == "Second"]
+    move = f"{whole.story.path}/appointments/{second}/move"
+    assert text in member.submit(move, move, at=f"{DAY}T16:00").page.text
+    assert member.submit(move, move, at="2030-05-07T15:00").status == 303, "another day"
+    canceled = {"status": "cancelled", "cancellation_reason": "ill"}
+    assert stage.call("PATCH", f"/v1/appointments/{whole.ids['appointments']}", canceled).status == 200
+    assert member.submit(move, move, at=f"{DAY}T17:00").status == 303, "a canceled one does not take place"
+
+
+def test_the_form_of_a_new_appointment_has_the_phone_and_that_of_a_cancellation_says_who_is_told(
+    whole: Whole, member: Browser
+) -> None:
+    path = whole.story.path
+    assert "For Ada +15005550006" in member.get(f"{path}/customers/{whole.ids['customers']}/new_appointment").page.text
+    cancel = member.get(f"{path}/appointments/{whole.ids['appointments']}/cancel").page.text
+    assert "The customer is not told." in cancel
 
 
 def test_what_was_canceled_from_a_day_is_marked_there(stage: Stage, whole: Whole, member: Browser) -> None:

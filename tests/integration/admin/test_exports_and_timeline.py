@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import re
+from datetime import UTC
 
 import pytest
 
-from functions.admin import exports, timeline
+from functions.admin import exports, timeline, times
 from shared.admin import members
 from shared.store.keys import Scope
 from tests.support import erasures, simulated_calls
@@ -137,6 +138,28 @@ def test_a_customers_page_is_a_timeline(stage: Stage, whole: Whole, owner: Brows
     assert positions == sorted(positions, reverse=True), "the newest is first"
     assert "Nothing yet" in owner.get(f"{whole.story.path}/customers/{new_customer(stage)}").page.text
     assert owner.get(f"{page}?before=yesterday").status == 400
+
+
+def test_the_timeline_begins_a_conversation_before_its_first_message(
+    stage: Stage, whole: Whole, owner: Browser, stopped_clock: Clock
+) -> None:
+    id = new_customer(stage)
+    sent = {"external_conversation_id": unique("chat"), "customer": {"id": id}, "content": "Is anybody there?"}
+    assert stage.call("POST", "/v1/messages", sent).status == 201
+    shown = owner.get(f"{whole.story.path}/customers/{id}").page.text
+    assert 0 < shown.index("Is anybody there?") < shown.index("Conversation began"), "the newest is first"
+
+
+def test_the_timeline_says_why_and_when_an_appointment_was_canceled(
+    stage: Stage, whole: Whole, owner: Browser, stopped_clock: Clock
+) -> None:
+    stopped_clock.forward(120)
+    canceled = {"status": "cancelled", "cancellation_reason": "moves to Rome"}
+    changed = stage.call("PATCH", f"/v1/appointments/{whole.ids['appointments']}", canceled)
+    assert changed.status == 200
+    shown = owner.get(f"{whole.story.path}/customers/{whole.ids['customers']}").page.text
+    assert "Canceled Reason: moves to Rome" in shown
+    assert f", last changed {times.shown(changed.json['updated_at'], UTC)}" in shown
 
 
 def new_customer(stage: Stage) -> str:

@@ -46,7 +46,7 @@ OF_PROJECT: dict[str, tuple[str, ...]] = {
     "appointments": ("status", "customer", "customer_id", "since", "until", *LIST),
     "appointments/new": ("customer", "at", "day"),
     "appointments/{id}": ("notice", "day"),
-    "appointments/{id}/move": ("day",),
+    "appointments/{id}/move": ("at", "day"),
     "appointments/{id}/edit": ("day",),
     "appointments/{id}/cancel": ("day",),
     "api_keys": ("notice",),

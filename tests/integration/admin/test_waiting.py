@@ -57,7 +57,10 @@ def test_the_queue_has_the_latest_message_and_says_what_was_answered(
     assert "Answered" not in shown.page.text
     [again] = [attributes["hx-get"] for _, attributes in shown.page.tags if attributes.get("id") == "waiting"]
     assert again is not None
-    assert member.submit(page, f"{page}/reply", content="We call you at noon.").status == 303
+    sent = member.submit(page, f"{page}/reply", content="We call you at noon.")
+    assert sent.status == 303
+    _, _, message = sent.location.partition("?notice=sent#")
+    assert f'id="{message}"><p class="quiet">Your team' in member.get(page).text, "the page scrolls to it"
     new = member.get(again.removeprefix("/dev"), HX_Request="true")
     assert "Answered, not given back Your team: We call you at noon." in new.page.text
     text = member.get(page).page.text
