@@ -88,10 +88,12 @@ def check(world: World, load: Load) -> list[str]:
             _rates(world, load, every),
             _erasures(world, load, each),
             _effects(each, mine),
+            _endpoints(each),
             _changes(each),
             _order(each, mine),
             _lists(each, mine),
             _calls(world, each, mine),
+            _contacts(world, each),
             _windows(world, each, every),
             _conversations(world, each, mine),
             _slots(world, load, each, every),
@@ -247,6 +249,13 @@ def _effects(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
             yield f"4.4: {operation.name} was refused, and has an effect"
 
 
+def _endpoints(shown: Shown) -> Iterator[str]:
+    """Each creation of an endpoint, which has a URL of its own, has one effect."""
+    for url, count in Counter(each["url"] for each in shown.endpoints.values()).items():
+        if count > 1:
+            yield f"4.6: there are {count} endpoints with {url}"
+
+
 def _only_what_was_asked(event: Any, cause: Operation) -> Iterator[str]:
     """A patch changes what it names, and nothing that another one has written meanwhile."""
     previous, after = event["data"].get("previous_attributes", {}), event["data"]["object"]
@@ -364,7 +373,7 @@ def _calls(world: World, shown: Shown, operations: Sequence[Operation]) -> Itera
             of_customer[session["customer_id"]].append(session)
             yield from _call(shown, session)
     for customer, sessions in of_customer.items():
-        for first, second in _overlapping(world, sessions):
+        for first, second in _overlapping(world, sessions, operations):
             yield f"7.3: {customer} had two calls at once, {first} and {second}"
     yield from _one_call_a_key(operations)
     yield from _calls_of_deleted(shown, operations)
@@ -388,14 +397,37 @@ def _call(shown: Shown, session: Any) -> Iterator[str]:
             yield f"7.11: the {part} of {id} is never available"
 
 
-def _overlapping(world: World, those: list[Any]) -> Iterator[tuple[str, str]]:
+def _overlapping(world: World, those: list[Any], operations: Sequence[Operation]) -> Iterator[tuple[str, str]]:
     """The pairs of which the second began before the first had ended."""
-    if world.faults.injected[Fault.FROZEN] or world.faults.injected[Fault.STALLED]:
+    waits = world.faults.injected[Fault.FROZEN] or world.faults.injected[Fault.STALLED]
+    told = _told(operations)
+    for first, second in itertools.combinations(sorted(those, key=lambda each: str(each["id"])), 2):
+        began, ended = _seconds(second["created_at"]), first["ended_at"]
         # What is committed long after `created_at` may have been created after another one had begun and ended.
-        return
-    for first, second in itertools.pairwise(sorted(those, key=lambda each: str(each["id"]))):
-        if first["ended_at"] is None or _seconds(second["created_at"]) < _seconds(first["ended_at"]) - OFF_S:
+        # Here the first one existed before, and a client knew of the second one before the end of the first.
+        if waits:
+            if told.get(first["id"], float("inf")) > began - OFF_S:
+                continue
+            began = told.get(second["id"], float("inf"))
+        if began < (float("inf") if ended is None else _seconds(ended) - OFF_S):
             yield first["id"], second["id"]
+
+
+def _told(operations: Sequence[Operation]) -> dict[str, float]:
+    """When a client first knew of each call and conversation."""
+    found: dict[str, float] = {}
+    for operation in operations:
+        if operation.succeeded and isinstance(operation.result, dict):
+            result = operation.result
+            id = (
+                result.get("session_id")
+                if operation.path.endswith("/call")
+                else (result.get("conversation") or {}).get("id")
+            )
+            at = min(each.ended for each in operation.tries if 200 <= each.response.status < 300)
+            if id:
+                found[id] = min(at, found.get(id, at))
+    return found
 
 
 def _calls_of_deleted(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
@@ -413,6 +445,30 @@ def _calls_of_deleted(shown: Shown, operations: Sequence[Operation]) -> Iterator
             late = event["type"] == "session.dialing" and session["customer_id"] == customer
             if late and _seconds(session["updated_at"]) > deletion.ended + IN_FLIGHT_S:
                 yield f"5.4: {session['id']} was dialed after {customer} was deleted"
+
+
+def _contacts(world: World, shown: Shown) -> Iterator[str]:
+    """A live call is placed once, not after its end, and no customer is called twice at once."""
+    for contact in world.carrier.contacts:
+        session = shown.resources.get(contact.session)
+        if session is None:
+            continue
+        others = [each for each in world.carrier.contacts if each.began < contact.began and each is not contact]
+        at_once = 1 + sum(each.ended is None or each.ended > contact.began for each in others)
+        if at_once > world.carrier.at_once and not world.faults.injected:
+            yield f"7.12: {at_once} calls were under way at once, not {world.carrier.at_once}"
+        for other in others:
+            ended_before = other.ended is not None and other.ended < contact.began + OFF_S
+            if other.session == contact.session:
+                yield f"7.5: {contact.session} was placed as {other.id} and as {contact.id}"
+            elif not ended_before and _customer_of(shown, other.session) == session["customer_id"]:
+                yield f"7.3: {other.id} and {contact.id} called {session['customer_id']} at once"
+        if session["ended_at"] and contact.began > _seconds(session["ended_at"]) + IN_FLIGHT_S:
+            yield f"7.5: {contact.id} was placed after the end of {contact.session}"
+
+
+def _customer_of(shown: Shown, session: str) -> str | None:
+    return shown.resources[session]["customer_id"] if session in shown.resources else None
 
 
 def _windows(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
@@ -478,7 +534,7 @@ def _opt_outs(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
         for event in shown.events:
             session = event["data"]["object"]
             if event["type"] == "session.dialing" and session["customer_id"] == customer:
-                at = _seconds(session["updated_at"])
+                at = _seconds(session["dialed_at"])
                 if stop.ended + OFF_S < at < until:
                     yield f"11.15: {session['id']} was dialed, although {stop.name} had ended"
 
@@ -496,7 +552,7 @@ def _wishes(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
             session = event["data"]["object"]
             # Which phone was opted out is certain only if the customer had no other one.
             is_dialed = event["type"] == "session.dialing" and {session["to"]} == phones
-            if is_dialed and wish.ended + OFF_S < _seconds(session["updated_at"]) < until:
+            if is_dialed and wish.ended + OFF_S < _seconds(session["dialed_at"]) < until:
                 yield f"11.16: {session['id']} was dialed, although {wish.name} had ended"
 
 
@@ -521,7 +577,7 @@ def _conversations(world: World, shown: Shown, operations: Sequence[Operation]) 
         if conversation["object"] == "conversation" and conversation["external_id"]:
             threads[conversation["external_id"]].append(conversation)
     for name, those in threads.items():
-        for first, second in _overlapping(world, those):
+        for first, second in _overlapping(world, those, operations):
             yield f"8.1: {name} has two active conversations, {first} and {second}"
 
 

@@ -517,6 +517,8 @@ class Focus:
     keyed: float = 0.85
     live: bool = False
     """Whether all clients have live keys."""
+    carrier: bool = False
+    """Whether live calls are placed by the carrier."""
 
 
 EVERYTHING = Focus()
@@ -558,6 +560,12 @@ FOCUSES = {
     ),
     "hours": Focus({"call": 3, "change_settings": 3, "wait": 1, "delete": 1}, size=(3, 6)),
     "desk": Focus({"message": 1, "hand_off": 3, "take": 4, "end_conversation": 1}, size=(4, 5)),
+    "live_calls": Focus(
+        {"call": 5, "message": 1, "cancel": 1, "change_customer": 1, "opt_in": 1, "delete": 1, "create_appointment": 1},
+        size=(3, 4),
+        live=True,
+        carrier=True,
+    ),
     "slots": Focus({"message": 2, "slow_message": 3}, size=(4, 5), live=True),
     "opt_outs": Focus({"call": 4, "change_customer": 3, "message": 3, "opt_in": 1}, size=(3, 6)),
     "endpoints": Focus(

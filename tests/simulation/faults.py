@@ -50,6 +50,13 @@ class Fault(StrEnum):
     """A function stands still at a call until after its time limit. Then the call goes on, and the function ends."""
     DEADLY = "deadly"
     """The answers of a receiver kill the function that reads them, as long as it has its character."""
+    CARRIER_FULL = "carrier_full"
+    """The carrier of live calls has no capacity."""
+    CARRIER_BUSY = "carrier_busy"
+    """The carrier of live calls does not respond, before it has done something or after."""
+    MODEL_SLOW = "model_slow"
+    """The model does not reply in time."""
+    MODEL_FAILED = "model_failed"
 
 
 RATES = {
@@ -75,6 +82,10 @@ RATES = {
     Fault.CLOCK_STEPPED: 0.01,
     Fault.FROZEN: 0.01,
     Fault.DEADLY: 0.1,
+    Fault.CARRIER_FULL: 0.3,
+    Fault.CARRIER_BUSY: 0.1,
+    Fault.MODEL_SLOW: 0.2,
+    Fault.MODEL_FAILED: 0.2,
 }
 """The highest rate of each kind: of the calls, messages, batches, runs, hosts or receivers that it can concern."""
 

@@ -64,6 +64,8 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     faults = Faults(plan.seed, plan.only, plan.most_faults, focus.rates)
     world = World(plan.seed, hosts, sqs, faults)
     scheduler.use(world.scheduler)
+    if focus.carrier:
+        world.call_people(at_once=draw.randint(1, 3))
     limits, share = draw.choice((USUAL_LIMITS, USUAL_LIMITS, LOW_LIMITS)), draw.choice((1, 2, 50))
     load = Load(hot=draw.choice((1, 2, 6)), limits=limits, share=share)
     os.environ["TURNS_PER_PROJECT"] = str(share)

@@ -430,4 +430,15 @@ PLANTED = (
         seed=4,
         focus="desk",
     ),
+    Planted(
+        "a live call takes no slot of the stage",
+        (
+            "shared/calls/capacity.py",
+            """            table.Put(_row(_CALL, scope, session_id, now + HELD_MS), condition=""),\n""",
+            "",
+        ),
+        "7.12",
+        seed=60,
+        focus="live_calls",
+    ),
 )

@@ -29,6 +29,7 @@ from shared.core import clock
 from shared.core.event_types import STREAM_KINDS
 from shared.core.limits import MAX_DUE_SHARDS
 from tests.simulation import hosts as hosts_module
+from tests.simulation.carrier import Carrier
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receivers
@@ -128,6 +129,7 @@ class World:
         self.running = 0
         self.table = Table(resources.TABLE_NAME, lambda: self.scheduler.seconds, self._lag)
         self.receivers = Receivers(seed, self)
+        self.carrier = Carrier(seed, self)
         self._sqs = sqs
         self._engine = sqs.Engine(lambda: self.scheduler.seconds)
         addresses = resources.create_queues(_QueueCreator(self._engine))  # type: ignore[arg-type]
@@ -173,6 +175,13 @@ class World:
             spawn(f"stream {number}", partial(self._read_stream, number, shard))
         self._sweeper = spawn("sweeper", self._sweep)
         spawn("time to live", self._expire)
+
+    def call_people(self, at_once: int) -> None:
+        """Let live calls be placed by the carrier, so many at once."""
+        os.environ.update(SIMULATE_LIVE="0", CONNECT_ACTIVE_CALLS=str(at_once))
+        self.carrier.at_once = at_once
+        for host in self.hosts:
+            self.carrier.connect(host)
 
     def limit_requests(self, per_second: int, per_minute: int) -> None:
         """Set the rate limits of a key, which are lower in some histories."""
@@ -491,6 +500,14 @@ class World:
                     raise AssertionError(operation)
             done.append({"Id": entry["Id"]})
         return {"Successful": done, "Failed": []}
+
+    def send(self, queue: str, body: str) -> None:
+        """Send a message as AWS does that is lost, doubled or late."""
+        self._send(queue, {"MessageBody": body})
+
+    def spawn_alone(self, name: str, work: Callable[[], Any]) -> None:
+        """Start a task that belongs to no function."""
+        self.scheduler.spawn(name, work, _NOBODY)
 
     def _send(self, name: str, entry: Mapping[str, Any]) -> None:
         queue = self.queues[name]
