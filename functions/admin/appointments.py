@@ -5,7 +5,6 @@ A new time that is past, closed or taken is not refused: the form says so, and i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
 from typing import Any
@@ -29,7 +28,7 @@ from shared.appointments.resource import (
     call_count,
 )
 from shared.core import clock
-from shared.core.errors import ApiError, Code
+from shared.core.errors import ApiError
 from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
 from shared.store.commit import Change
@@ -87,15 +86,6 @@ def show(visit: InProject) -> Response:
     )
 
 
-class Warned(ApiError):
-    """The time of a form is unusual. The form is sent again by `button`, with `digest`, if that is meant."""
-
-    def __init__(self, warnings: list[str], button: str) -> None:
-        text = f"{' '.join(warnings)} If you mean it, press “{button} anyway”."
-        super().__init__(Code.CONFLICT, text, param="at")
-        self.digest = hashlib.sha256(" ".join(warnings).encode()).hexdigest()[:16]
-
-
 def choose_customer(visit: InProject) -> Response:
     """Find the customer of a new appointment, and go to its form with the chosen time."""
     text, at = visit.query.get("customer", "").strip()[:255], visit.query.get("at", "")
@@ -133,7 +123,7 @@ def create(visit: InProject) -> Response:
     try:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
         change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
-        _warn(visit, change.doc, "Create appointment")
+        forms.warn(visit, _warnings(visit, change.doc), "Create appointment", "at")
         after = {"customer": customer["id"], **forms.part(change.doc, _AUDITED)}
         made = visit.commit(
             lambda: change,
@@ -220,19 +210,6 @@ def cancel(visit: InProject) -> Response:
     return _done(visit, appointment, "canceled")
 
 
-def _warn(visit: InProject, appointment: Appointment, button: str) -> None:
-    """Raises Warned if the time is unusual, unless the form was sent again because of the same warnings.
-
-    Raises SentBefore if the form was sent before: the appointment that it created would be a reason to warn.
-    """
-    found = _warnings(visit, appointment)
-    warned = Warned(found, button)
-    if found and warned.digest != visit.form.get("warned"):
-        if visit.was_sent():
-            raise SentBefore
-        raise warned
-
-
 def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
     start, end = today.span(appointment)
     found = []
@@ -279,7 +256,7 @@ def _change(visit: InProject, patch_of: Any, action: str, button: str | None = N
         appointment = change.doc
         changed = forms.changed(record.doc, appointment)
         if button and {"appointment_at", "duration_minutes"} & {*changed}:
-            _warn(visit, appointment, button)
+            forms.warn(visit, _warnings(visit, appointment), button, "at")
         audited = [name for name in _AUDITED if name in changed]
         entry = visit.entry(
             action,
@@ -362,7 +339,7 @@ def _form(visit: InProject, appointment: Appointment | None, error: ApiError | N
         customer=CUSTOMERS.find(visit.scope, customer_id).doc,
         form=forms.view(visit, _shown(visit, appointment) if appointment else _empty(visit), error),
         default_minutes=DURATION_MS // clock.MINUTE,
-        warned=error.digest if isinstance(error, Warned) else "",
+        warned=forms.warned(error),
         error=error,
     )
 
@@ -382,7 +359,7 @@ def _move_form(visit: InProject, error: ApiError | None = None, *, is_kept: bool
         form=form,
         day=day,
         free=[(one, _field(visit, appointment, clock.parse(one.start))) for one in free],
-        warned=error.digest if isinstance(error, Warned) else "",
+        warned=forms.warned(error),
         error=error,
     )
 

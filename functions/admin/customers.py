@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from starlette.responses import Response
 
-from functions.admin import exports, forms, lists, timeline, today
+from functions.admin import exports, forms, lists, names, timeline, times, today
 from functions.admin.visits import PROJECT, InProject, Page, Refused, SentBefore, View
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
@@ -200,6 +200,7 @@ def call(visit: InProject) -> Response:
         # The field has no seconds.
         if options.not_before and clock.parse(options.not_before) < clock.now() - clock.MINUTE:
             raise ApiError(Code.PARAMETER_INVALID, _PAST, param="not_before")
+        forms.warn(visit, _warnings(visit, options), "Place the call", "not_before")
         session = visit.commit(
             lambda: calls.call_customer(visit.scope, visit.params["id"], options),
             lambda one: visit.entry(
@@ -216,6 +217,14 @@ def call(visit: InProject) -> Response:
             return _back(visit, "called")
         return _call_form(visit, visit.form, error)
     return visit.redirect(visit.to("sessions", session["id"], notice="called"))
+
+
+def _warnings(visit: InProject, options: CallCreate) -> list[str]:
+    """Of a call for later, whether its appointment is before it."""
+    appointment = names.of(visit, [options.appointment_id]).get(options.appointment_id or "")
+    if not options.not_before or not appointment or appointment["appointment_at"] >= options.not_before:
+        return []
+    return [f"The appointment is before this call: {times.shown(appointment['appointment_at'], visit.zone)}."]
 
 
 def _find(visit: InProject) -> CustomerRecord:
@@ -259,6 +268,7 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
         past={one["id"] for one in shown if clock.parse(one["appointment_at"]) < clock.now()},
         channels=[*Channel],
         active=_active_call(visit, record),
+        warned=forms.warned(error),
         form={name: values.get(name, "") for name in _CALL_FORM} | {"once": secrets.token_urlsafe(16)},
         error=error,
     )

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
-from functions.admin.visits import InProject
+from functions.admin.visits import InProject, SentBefore
 from shared.api.requests import parse_json
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
@@ -39,6 +39,32 @@ class ChangedMeanwhile(ApiError):
         self.now = now
         self.edited = edited
         self.lost = lost
+
+
+class Warned(ApiError):
+    """The values of a form are unusual. The form is sent again by `button`, with `digest`, if that is meant."""
+
+    def __init__(self, warnings: list[str], button: str, param: str) -> None:
+        text = f"{' '.join(warnings)} If you mean it, press “{button} anyway”."
+        super().__init__(Code.CONFLICT, text, param=param)
+        self.digest = hashlib.sha256(" ".join(warnings).encode()).hexdigest()[:16]
+
+
+def warn(visit: InProject, warnings: list[str], button: str, param: str) -> None:
+    """Raises Warned if there are warnings, unless the form was sent again because of the same ones.
+
+    Raises SentBefore if the form was sent before: what it created may be a reason to warn.
+    """
+    found = Warned(warnings, button, param)
+    if warnings and found.digest != visit.form.get("warned"):
+        if visit.was_sent():
+            raise SentBefore
+        raise found
+
+
+def warned(error: ApiError | None) -> str:
+    """The digest that a form contains after its warnings; empty without any."""
+    return error.digest if isinstance(error, Warned) else ""
 
 
 def shown(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:

@@ -16,6 +16,8 @@ from tests.support.page_checks import VIEWS, complain, duplicate_ids, overhang, 
 from tests.support.site import PATIENCE, Site
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'></bdi></code></script><script>alert(1)</script>{{7*7}}"
+SMALLEST_TARGET = 24
+"""The height in pixels that WCAG 2.2 asks of what is tapped."""
 expect.set_options(timeout=PATIENCE)
 
 
@@ -201,12 +203,14 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
     page.get_by_role("link", name="Conversations", exact=True).tap()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Conversations")
     page.goto(site.path("conversations?status=waiting"))
-    page.get_by_role("link", name="Ada Lovelace").or_(page.locator("tbody a")).first.tap()
+    waiting = page.get_by_role("link", name="Ada Lovelace").or_(page.locator("tbody a")).first
+    assert waiting.evaluate("link => link.getBoundingClientRect().height") >= SMALLEST_TARGET
+    waiting.tap()
     expect(page.get_by_text("The customer waits for a person")).to_be_visible()
     assert_fits_phone("waits")
     page.get_by_label("Reply to the customer").fill("We call you at noon.")
     page.get_by_role("button", name="Send").tap()
-    expect(page.get_by_text("We call you at noon.")).to_be_visible()
+    expect(page.get_by_text("We call you at noon.")).to_be_in_viewport()
     assert_fits_phone("conversation")
     page.get_by_role("button", name="Give back to the agent").tap()
     expect(page.get_by_text("The customer waits for a person")).to_have_count(0)

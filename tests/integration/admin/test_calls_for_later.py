@@ -131,6 +131,23 @@ def test_a_time_that_is_past_calls_nobody(stage: Stage, desk: Desk) -> None:
     assert desk.place("2029-03-05T08:00").status == 303, "the present minute is now"
 
 
+def test_a_call_for_later_warns_of_an_appointment_that_is_before_it(stage: Stage, desk: Desk) -> None:
+    appointment = f"/v1/appointments/{desk.appointment.rpartition('/')[2]}"
+    assert stage.call("PATCH", appointment, {"appointment_at": "2029-03-05T08:15:00Z"}).status == 200
+    assert stage.call("PATCH", appointment, {"timezone": "Asia/Tokyo"}).status == 200
+    assert desk.place("2029-03-05T09:15").status == 303, "at its beginning"
+    [id] = desk.calls()
+    path = f"{desk.customer.partition('/customers/')[0]}/sessions/{id}"
+    assert desk.browser.submit(path, f"{path}/cancel").status == 303
+    warned = desk.place()
+    assert warned.status == 409
+    assert "The appointment is before this call: Mon 5 Mar 2029, 09:15." in warned.page.text
+    assert "press “Place the call anyway”" in warned.page.text
+    assert desk.calls() == [id]
+    assert desk.browser.post(desk.form, warned.form(desk.form)).status == 303
+    assert len(desk.calls()) == 2
+
+
 def test_a_call_for_later_obeys_what_holds_at_its_time(stage: Stage, desk: Desk, stopped_clock: Clock) -> None:
     placed = desk.place().location
     hours = [{"days": ["monday"], "from": "10:30", "to": "17:00"}]
