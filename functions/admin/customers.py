@@ -192,6 +192,13 @@ def ask_to_call(visit: InProject) -> Response:
 
 def call(visit: InProject) -> Response:
     """Place one call to a customer, now or at a chosen time, and go to it."""
+
+    def command() -> Change[Session]:
+        change = calls.call_customer(visit.scope, visit.params["id"], options)
+        # What is refused is not warned of.
+        forms.warn(visit, _warnings(visit, options), "Place the call", "not_before")
+        return change
+
     try:
         sent = forms.texts(visit, _CALL_FORM)
         if sent["not_before"] is not None:
@@ -200,9 +207,8 @@ def call(visit: InProject) -> Response:
         # The field has no seconds.
         if options.not_before and clock.parse(options.not_before) < clock.now() - clock.MINUTE:
             raise ApiError(Code.PARAMETER_INVALID, _PAST, param="not_before")
-        forms.warn(visit, _warnings(visit, options), "Place the call", "not_before")
         session = visit.commit(
-            lambda: calls.call_customer(visit.scope, visit.params["id"], options),
+            command,
             lambda one: visit.entry(
                 "customer.called", visit.params["id"], after={"session": one["id"], "channel": one["channel"]}
             ),

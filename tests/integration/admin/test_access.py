@@ -75,7 +75,7 @@ FORM = {
     "url": "https://example.com/hook",
     "phone": "+15005550007",
     "content": "I ask the doctor.",
-    "at": "2030-05-06T09:08",
+    "at": "2030-05-07T09:08",
     "at_once": "3",
     "per_day": "4",
     "business_name": "Blue Clinic",
