@@ -98,6 +98,8 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         faults.on = False
         world.note("no more faults")
         world.limit_requests(*USUAL_LIMITS)
+        # A host remembers until the end of the minute, or of the next one, that a key has reached its limit.
+        world.scheduler.sleep(125)
         state["phase"] = "rest"
         end, most = world.now + QUIET_WITHIN_S, world.scheduler.switches + MOST_SWITCHES_AT_REST
         while not world.is_quiet():
