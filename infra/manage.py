@@ -626,6 +626,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _Help} | options)
+        # argparse reads `%` in a help text as a reference.
+        data_dir = str(_data_dir()).replace("%", "%%")
         self.add_argument(
             "--stage",
             default=argparse.SUPPRESS,
@@ -634,7 +636,7 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument(
             "--data-dir",
             default=argparse.SUPPRESS,
-            help=f"the local runner's data directory (default: {_data_dir()}, from DATA_DIR or .data)",
+            help=f"the local runner's data directory (default: {data_dir}, from DATA_DIR or .data)",
         )
         self.add_argument(
             "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON where there is data"

@@ -154,11 +154,16 @@ def move(visit: InProject) -> Response:
     if "free_times" in visit.form:
         return _move_form(visit, is_kept=True)
     try:
+        before = _find(visit).doc
         appointment = _change(visit, patch, "appointment.changed", "Move")
     except ApiError as error:
         if error.status == 404:
             raise
         return _move_form(visit, error)
+    except SentBefore:
+        return visit.redirect(visit.to(SECTION, visit.params["id"]))
+    if appointment["appointment_at"] == before["appointment_at"]:
+        return visit.redirect(visit.to(SECTION, visit.params["id"]))
     return _done(visit, appointment, "moved")
 
 
@@ -183,6 +188,8 @@ def edit(visit: InProject) -> Response:
         if error.status == 404:
             raise
         return _form(visit, _find(visit).doc, error)
+    except SentBefore:
+        return visit.redirect(visit.to(SECTION, visit.params["id"]))
     return _back(visit, "saved")
 
 

@@ -57,7 +57,7 @@ def elsewhere(appointment: Mapping[str, Any], zone: tzinfo) -> str | None:
 
 def local(instant: clock.Instant, zone: tzinfo) -> datetime:
     """An instant as a local time. On the first and last day of the calendar, some zones have none, and it is in UTC."""
-    moment = _EPOCH + timedelta(milliseconds=instant)
+    moment = _EPOCH + timedelta(milliseconds=min(instant, clock.LAST))
     with contextlib.suppress(OverflowError):
         moment = moment.astimezone(zone)
     return moment.replace(tzinfo=None)

@@ -92,12 +92,17 @@ def show(visit: InProject) -> Response:
         named=named,
         back=visit.day if visit.day != chosen else None,
         new_at=next((one.start for one in dict(agendas)[chosen] if one.appointment is None), None),
-        marked=marked if done in DONE else None,
+        marked=marked if done in DONE and _is_so(marked, done) else None,
         done=done,
         waiting=len(waiting),
         most_waiting=MOST_WAITING,
         error=error,
     )
+
+
+def _is_so(appointment: Mapping[str, Any] | None, done: str) -> bool:
+    """Whether a link from a form may be right about what was done. Anybody can write such a link."""
+    return appointment is not None and (done == "canceled") == (appointment["status"] == AppointmentStatus.CANCELLED)
 
 
 def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]]) -> list[Entry]:

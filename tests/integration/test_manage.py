@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from infra import manage
 from shared.store import table
 from tests.integration import managing
 from tests.integration.managing import PATIENCE, ROOT
@@ -679,6 +680,15 @@ def test_help_shows_commands_and_defaults(runner: Runner, command: tuple[str, ..
     shown = " ".join(runner.done(*command, "--help").split())
     assert default in shown
     assert not re.search(r"default: (None|<|\[|\))", shown), shown
+
+
+def test_help_shows_a_data_directory_whatever_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATA_DIR", "/data/50%d")
+    with pytest.raises(SystemExit, match="0"):
+        manage.main(["projects", "list", "--help"])
+    assert "/data/50%d" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ class _Client:
 
     def _exchange(self) -> None:
         """Half of a request to the carrier."""
+        self._world.kill_if_over()
         if self._world.strikes(Fault.KILLED):
             self._world.kill()
         self._world.scheduler.sleep(0.05)
@@ -180,6 +181,7 @@ class _Agent:
 
     def reply(self, utterances: Sequence[Any], turn: Any, seconds: float) -> Any:
         """A reply, within so many seconds."""
+        self._world.kill_if_over()
         if self._world.strikes(Fault.KILLED):
             self._world.kill()
         self._world.scheduler.sleep(0.5)

@@ -373,8 +373,7 @@ class World:
         connections = host.module("shared.aws.connections")
         self.calls[call.operation] += 1
         signed_at = self.now
-        if self._is_over(self.invocation()):
-            self.kill()
+        self.kill_if_over()
         strikes = self.strikes
         if self.faults.strikes(Fault.CLOCK_STEPPED):
             self._off[host.number] = self._draw_off(Fault.CLOCK_STEPPED)
@@ -406,9 +405,11 @@ class World:
         self.scheduler.sleep(self._latency())
         return connections.Reply(status, {}, json.dumps(body).encode())
 
-    def _is_over(self, invocation: Invocation) -> bool:
-        """Whether Lambda has ended an invocation whose time was over while it stood still: it makes no more calls."""
-        return invocation.was_frozen and invocation.ended is not None and invocation.ended.error == "timeout"
+    def kill_if_over(self) -> None:
+        """Kill the invocation if its time was over while it stood still: Lambda has ended it, so it calls nobody."""
+        invocation = self.invocation()
+        if invocation.was_frozen and invocation.ended is not None and invocation.ended.error == "timeout":
+            self.kill()
 
     def _freeze(self) -> None:
         """Let the present invocation stand still for minutes."""

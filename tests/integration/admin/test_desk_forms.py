@@ -286,3 +286,36 @@ def test_what_asks_for_confirmation_names_the_person(stage: Stage, whole: Whole,
         assert says in member.get(f"{whole.story.path}/{page}").page.text
     viewer = signed_in(stage, "viewer@example.com", {whole.story.project.id: members.VIEWER})
     assert f"{appointment}/cancel" not in viewer.get(f"{whole.story.path}?date={DAY}").text
+
+
+def test_the_last_hours_of_the_calendar_are_refused_by_the_form(stage: Stage, whole: Whole, member: Browser) -> None:
+    path = f"/v1/appointments/{whole.ids['appointments']}"
+    assert stage.call("PATCH", path, {"timezone": "America/New_York"}).status == 200
+    form = f"{whole.story.path}/appointments/{whole.ids['appointments']}/move"
+    assert member.get(f"{form}?at=9999-12-31T23:59").status == 200
+    assert member.submit(form, form, at="9999-12-31T23:59", free_times="1").status == 200
+    assert member.submit(form, form, at="9999-12-31T23:59").status == 400
+
+
+def test_a_day_says_only_what_may_be_so_and_a_move_to_the_same_time_says_nothing(
+    stage: Stage, whole: Whole, member: Browser
+) -> None:
+    path, id = whole.story.path, whole.ids["appointments"]
+    link = f"{path}?date={DAY}&appointment={id}&done="
+    assert "was moved" in member.get(f"{link}moved").page.text
+    assert "was canceled" not in member.get(f"{link}canceled").page.text
+    form = f"{path}/appointments/{id}/move"
+    assert member.submit(form, form).location == f"{path}/appointments/{id}"
+
+
+def test_a_warning_to_a_form_whose_token_was_used_before_is_no_error(
+    stage: Stage, whole: Whole, member: Browser
+) -> None:
+    path, id = whole.story.path, whole.ids["appointments"]
+    new = f"{path}/customers/{whole.ids['customers']}/new_appointment"
+    sent = member.get(new).form(new) | {"at": "2030-05-10T10:00"}
+    assert member.post(new, sent).status == 303
+    for action in ("move", "edit"):
+        form = f"{path}/appointments/{id}/{action}"
+        again = member.get(form).form(form) | {"at": "2020-05-10T10:00", "once": sent["once"]}
+        assert member.post(form, again).location == f"{path}/appointments/{id}"
