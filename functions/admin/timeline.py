@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from functions.admin.visits import InProject
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls.sessions import SESSIONS
 from shared.conversations.resource import CONVERSATIONS, MESSAGES, messages_pk
-from shared.core import clock, ids
+from shared.core import clock, ids, threads
 from shared.resources import pages, queries
 from shared.resources.collections import Collection
 from shared.webhooks.events import EVENTS
@@ -21,6 +21,8 @@ SHOWN = 20
 """The most entries of a kind that a page reads."""
 _CONVERSATIONS = 5
 """The latest conversations whose messages a page reads."""
+_AT_ONCE = 4
+"""The reads that are made concurrently."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ def read(visit: InProject, customer_id: str, before: str) -> tuple[list[Entry], 
     """
     instant = clock.LAST if not before else lists.instant_of(before, "before")
     entries, ends = list[Entry](), [clock.EPOCH]
-    sources = [*_of_customer(visit, customer_id, instant)]
-    for found, has_more in sources + [_messages(visit, one.doc, instant) for one in sources[2][0]]:
+    sources = _of_customer(visit, customer_id, instant)
+    conversations = [one.doc for one in sources[2][0]]
+    messages = threads.run_all(lambda one: _messages(visit, one, instant), conversations, _AT_ONCE)
+    for found, has_more in sources + messages:
         entries += found
         if has_more:
             ends.append(found[-1].instant)
@@ -56,12 +60,15 @@ def read(visit: InProject, customer_id: str, before: str) -> tuple[list[Entry], 
     return shown, clock.iso(end) if end else None
 
 
-def _of_customer(visit: InProject, id: str, before: clock.Instant) -> Iterator[tuple[list[Entry], bool]]:
+def _of_customer(visit: InProject, id: str, before: clock.Instant) -> list[tuple[list[Entry], bool]]:
     mine = {"customer_id": [id]}
-    yield _read(visit, APPOINTMENTS, mine, before)
-    yield _read(visit, SESSIONS, mine, before)
-    yield _read(visit, CONVERSATIONS, mine, before, limit=_CONVERSATIONS)
-    yield _read(visit, EVENTS, {"object_id": [id]}, before)
+    reads: list[Callable[[], tuple[list[Entry], bool]]] = [
+        lambda: _read(visit, APPOINTMENTS, mine, before),
+        lambda: _read(visit, SESSIONS, mine, before),
+        lambda: _read(visit, CONVERSATIONS, mine, before, limit=_CONVERSATIONS),
+        lambda: _read(visit, EVENTS, {"object_id": [id]}, before),
+    ]
+    return threads.run_all(lambda read: read(), reads, _AT_ONCE)
 
 
 def _messages(visit: InProject, conversation: Any, before: clock.Instant) -> tuple[list[Entry], bool]:

@@ -13,10 +13,8 @@ from shared.webhooks.deliveries import commands, resource
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
 from shared.webhooks.failures import Page, entries_of
 
-_READ = 100
-"""The deliveries that are read together."""
-_MOST_READ = 200
-"""The deliveries that are read for one page with a filter by status or type."""
+_MOST_READ = 100
+"""The deliveries that are read for one page with a filter by status or type: one batch."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,8 @@ def page(scope: Scope, endpoint_id: str, limit: int, wanted: Filter, starting_af
         most = min(most, ids.before(prefix, starting_after))
     most_read = _MOST_READ if wanted.status or wanted.type else limit
     entries = entries_of(partition, most_read + 1, least, most, index="f2")
-    found: list[Delivery] = []
-    for start in range(0, min(len(entries), most_read), _READ):
-        part = entries[start : min(start + _READ, most_read)]
-        rows = cast("list[DeliveryRow]", table.rows_of(part))
-        found += filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows)))
-        if len(found) > limit:
-            return Page(found[:limit], found[limit - 1]["id"])
-    return Page(found[:limit], entries[most_read - 1]["sk"] if len(entries) > most_read else None)
+    rows = cast("list[DeliveryRow]", table.rows_of(entries[:most_read]))
+    found = list(filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows))))
+    if len(found) > limit:
+        return Page(found[:limit], found[limit - 1]["id"])
+    return Page(found, entries[most_read - 1]["sk"] if len(entries) > most_read else None)
