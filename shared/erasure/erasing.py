@@ -30,7 +30,7 @@ from shared.conversations.resource import CONVERSATIONS, ConversationStatus, mes
 from shared.core import clock
 from shared.customers import commands
 from shared.customers import resource as customers
-from shared.customers.resource import CUSTOMERS
+from shared.customers.resource import CUSTOMERS, Customer
 from shared.erasure import batches
 from shared.erasure.batches import StoredBatch
 from shared.projects import usage
@@ -38,6 +38,7 @@ from shared.resources import pages, search
 from shared.resources.collections import Collection
 from shared.resources.queries import Query
 from shared.store import commit, table
+from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.telephony import contact_lens
@@ -117,11 +118,19 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
 
 
 def _delete_customer(scope: Scope, customer_id: str) -> bool:
-    """Delete the customer as the API does. Returns whether it was not deleted yet."""
-    if CUSTOMERS.row(scope, customer_id) is None:
-        return False
-    change = commit.commit(lambda: commands.delete(scope, CUSTOMERS.find(scope, customer_id)), uuid.uuid4().hex)
-    return bool(change.writes)
+    """Delete the customer as the API does. Returns whether it was not deleted yet.
+
+    Another run of the erasure may remove the customer meanwhile.
+    """
+
+    def delete() -> Change[Customer | None]:
+        row = CUSTOMERS.row(scope, customer_id)
+        if row is None:
+            return Change(None)
+        change = commands.delete(scope, CUSTOMERS.record(row))
+        return Change(change.doc, change.writes, change.after_commit)
+
+    return bool(commit.commit(delete, uuid.uuid4().hex).writes)
 
 
 def _stop_session(scope: Scope, session_id: str) -> bool:

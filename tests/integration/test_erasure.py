@@ -447,3 +447,15 @@ def test_an_unknown_customer_is_not_erased(stage: Stage) -> None:
     assert not erasing.exists(scope, unknown)
     assert list(erasing.erase(scope, unknown, none_stored)) == []
     assert rows() == before
+
+
+def test_an_erasure_during_another_one_of_the_same_person_does_not_fail(stage: Stage) -> None:
+    scope = live(stage, stage.project())
+    id = create_resource(stage, "/v1/customers", phone=simulated_phone("06"))["id"]
+
+    def remove() -> None:
+        table.write([table.Delete(scope.pk("customer"), id)], "the other one")
+
+    with just_before("TransactWriteItems", remove), pytest.raises(erasing.NotYet):
+        list(erasing.erase(scope, id, none_stored))
+    assert table.get(scope.pk("customer"), id) is None
