@@ -86,6 +86,8 @@ def test_an_endpoint_gets_the_events_that_are_checked_and_sends_chosen_ones_agai
         page.get_by_label("session.completed").check()
         look(page, "endpoint_boxes", screenshots)
         page.get_by_role("button", name="Create endpoint").click()
+        # A click returns before the form is sent.
+        expect(page.get_by_text("whsec_").first).to_be_visible()
         client = site.service.client(site.service.projects[0].test_key)
         [endpoint] = [one for one in client.get("/v1/webhook_endpoints").ok()["data"] if one["label"] == "checked"]
         assert endpoint["event_filters"] == ["customer.*", "session.completed"]
