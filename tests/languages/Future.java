@@ -46,7 +46,7 @@ public class Future {
       long began = System.currentTimeMillis() / 1000;
       for (Event event : eventsSince(readUntil - OVERLAP)) {
         String shown = show(event);
-        if (processed.add(shown)) {
+        if (processed.add(shown.substring(0, shown.indexOf(' ')))) {
           System.out.println("event " + shown);
           quiet = 0;
         }
