@@ -620,7 +620,8 @@ def _slots(world: World, load: Load, shown: Shown, operations: Sequence[Operatio
         replied_at = answered.get(operation.result["id"]) if operation.succeeded else None
         waiting = [each for each in operation.tries if each.response.status == 504 and not each.response.was_hit]
         if waiting and replied_at is not None:
-            surely.append((waiting[0].ended + OFF_S, replied_at - OFF_S))
+            # A turn that was frozen may be answered after its message has ceased to count.
+            surely.append((waiting[0].ended + OFF_S, min(replied_at, operation.began + SLOT_S - 2) - OFF_S))
         if not operation.refused:
             # The reply is committed some time after its own time.
             until = operation.ended + SLOT_S if replied_at is None else replied_at + commits_s
