@@ -27,6 +27,7 @@ PROCEDURES = {
     "Follow a request",
     "Rollback",
     "Erasure",
+    "A leaked key or secret",
     "Handed-off conversations",
     "Take-down",
     "A lost region",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("functions", "infra", "shared", "tests")
+FOLDERS = (".github", "functions", "infra", "shared", "tests")
 LINK = re.compile(r"\]\((?!https?:|mailto:|/)([^)#\s]*)(?:#([^)\s]+))?\)")
 """A link of Markdown to a file, to one of its headings, or to one of the same document."""
 
