@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from shared.core import clock, limits, metrics, trace
 from shared.core.log import logger
 from shared.resources import fields
 from shared.store import commit, table
+from shared.store.commit import Change
 from shared.store.keys import Scope, scope_of
 from shared.tasks import batches, tasks, wake_ups
 from shared.tasks.batches import QueueMessage
@@ -34,7 +35,6 @@ from shared.webhooks.deliveries.resource import (
     DeliveryTrigger,
     Ended,
     Phase,
-    Retry,
     next_step,
     phase,
 )
@@ -71,9 +71,9 @@ def make_attempt(message: QueueMessage) -> None:
     # The event of an erased customer is gone, and its deliveries with it.
     match decide(delivery, endpoint if event_key in rows else None, arrival):
         case Cancel():
-            _cancel(delivery, endpoint)
+            _save(delivery, Result(deliveries.close(delivery.claim.row, endpoint), Change(None)))
         case Fail(current):
-            _fail_lost(delivery, current)
+            _save(delivery, _after_lost_workers(delivery, current))
             logger().error("worker lost", extra={"delivery_id": delivery.doc["id"]})
             metrics.count(metrics.LOST_DELIVERY)
         case Move(destination, put_off_until):
@@ -213,7 +213,7 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
         # read fails, the attempt is saved all the same.
         with contextlib.suppress(Unavailable):
             current = latest()
-    commit.retry_with_latest([current], latest, partial(_save_outcome, delivery, sent))
+    commit.retry_with_latest([current], latest, lambda known: _save(delivery, _after_attempt(delivery, sent, known)))
     logger().info(
         "attempt",
         extra={
@@ -241,24 +241,33 @@ def _endpoint_of(delivery: ClaimedDelivery) -> Snapshot | None:
     return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)
 
 
-def _save_outcome(delivery: ClaimedDelivery, sent: SentEvent, endpoint: Snapshot | None) -> None:
-    """Save the attempt, its next step, and what the outcome changes about the endpoint, in one transaction.
+@dataclass(frozen=True)
+class Timer:
+    """The timer of a retry, which is due at `at`: `wait_s` seconds (not scaled) after the attempt."""
 
-    `endpoint` is its current state: it may have been changed or deleted during the attempt. Raises ConditionFailed or
-    Contended if it was modified since it was read.
-    """
-    step = next_step(delivery.number, sent.outcome, closed=delivery.is_closed(endpoint))
-    change = health.change(delivery.scope, endpoint, sent.url, step, sent.outcome, sent.arrival)
-    if _save_attempt(delivery, sent, step, change.writes) and change.after_commit is not None:
-        change.after_commit()
+    at: clock.Instant
+    wait_s: int
 
 
-def _save_attempt(delivery: ClaimedDelivery, sent: SentEvent, step: Retry | Ended, also: Sequence[table.Write]) -> bool:
-    """Save the attempt and its next step, with the writes to the endpoint (`also`). Then set the timer of the next one.
+@dataclass(frozen=True)
+class Result:
+    """What a worker saves of a delivery, in one transaction."""
 
-    Writes nothing and returns False if another worker has taken over.
+    doc: Delivery
+    endpoint: Change[None]
+    """What changes about the endpoint."""
+    timer: Timer | None = None
+    """None if the delivery has ended."""
+
+
+def _after_attempt(delivery: ClaimedDelivery, sent: SentEvent, endpoint: Snapshot | None) -> Result:
+    """The delivery after the attempt, its next step, and what the outcome changes about the endpoint.
+
+    `endpoint` is its current state: it may have been changed or deleted during the attempt.
     """
     outcome = sent.outcome
+    step = next_step(delivery.number, outcome, closed=delivery.is_closed(endpoint))
+    change = health.change(delivery.scope, endpoint, sent.url, step, outcome, sent.arrival)
     now = clock.now()
     attempt: Attempt = {
         "number": delivery.number,
@@ -279,45 +288,27 @@ def _save_attempt(delivery: ClaimedDelivery, sent: SentEvent, step: Retry | Ende
         "attempts": [*delivery.doc["attempts"], attempt],
     }
     if isinstance(step, Ended):
-        return _save(delivery, deliveries.end(doc, step.status, clock.iso(now)), tasks.NO_WORK, also)
-    at = now + clock.scaled_ms(step.wait_s)
-    waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
-    saved = _save(delivery, waiting, tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)
-    if saved:
-        _set_timer(delivery, step.wait_s, now, at)
-    return saved
+        return Result(deliveries.end(doc, step.status, clock.iso(now)), change)
+    timer = Timer(now + clock.scaled_ms(step.wait_s), step.wait_s)
+    return Result({**doc, "next_attempt_at": clock.iso(timer.at)}, change, timer)
 
 
-def _cancel(delivery: ClaimedDelivery, endpoint: Snapshot | None) -> None:
-    """Cancel the delivery because its endpoint was disabled or deleted."""
-    _save(delivery, deliveries.close(delivery.claim.row, endpoint), tasks.NO_WORK)
-
-
-def _fail_lost(delivery: ClaimedDelivery, endpoint: Snapshot) -> None:
-    """Fail the delivery because too many workers were lost during one attempt.
-
-    Raises ConditionFailed or Contended if the endpoint was modified concurrently; nothing is written then.
-    """
+def _after_lost_workers(delivery: ClaimedDelivery, endpoint: Snapshot) -> Result:
+    """The delivery, failed because too many workers were lost during one attempt, if the endpoint has not changed."""
     failed = deliveries.end(delivery.doc, DeliveryStatus.FAILED, clock.iso(clock.now()))
     doc: Delivery = {**failed, "error_code": DeliveryError.WORKER_LOST}
-    _save(delivery, doc, tasks.NO_WORK, [endpoints.unchanged(delivery.scope, endpoint)])
+    return Result(doc, Change(None, [endpoints.unchanged(delivery.scope, endpoint)]))
 
 
-def _release(delivery: ClaimedDelivery, *, until: clock.Instant | None = None) -> None:
-    """End the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until`."""
-    row = delivery.claim.row
-    tasks.release(delivery.claim, None if until is None else deliveries.put_off(delivery.scope, row, until))
+def _save(delivery: ClaimedDelivery, result: Result) -> None:
+    """Write the result and end the claim. Then set the timer, and send what the endpoint's change sends.
 
-
-def _save(
-    delivery: ClaimedDelivery, doc: Delivery, schedule: table.Attributes, also: Sequence[table.Write] = ()
-) -> bool:
-    """Write the delivery and end the claim. False if another worker has taken over the delivery.
-
-    Raises ConditionFailed or Contended if a write in `also` fails.
+    Does nothing if another worker has taken over the delivery. Raises ConditionFailed or Contended if the endpoint was
+    modified since it was read; nothing is written then.
     """
-    row = delivery.claim.row
+    row, doc, timer = delivery.claim.row, result.doc, result.timer
     key = (row["pk"], row["sk"])
+    schedule = tasks.NO_WORK if timer is None else tasks.due_attributes(doc["id"], timer.at, DELIVERY_GRACE_S)
     changes: dict[str, table.Value | None] = {**schedule, "doc": fields.to_json(doc), "put_off_until": None}
     changes |= dict.fromkeys({"f1", "by_hand"} & row.keys())
     lists = {
@@ -328,19 +319,28 @@ def _save(
     if partition and not deliveries.is_test(row):
         changes["f1"] = partition(delivery.scope, doc["webhook_endpoint_id"])
     try:
-        tasks.save_step(delivery.claim, [table.Update(*key, set=changes), *also])
+        tasks.save_step(delivery.claim, [table.Update(*key, set=changes), *result.endpoint.writes])
     except table.ConditionFailed as failed:
         if isinstance(failed.op, table.Update) and (failed.op.pk, failed.op.sk) == key:
-            return False
+            return
         raise
-    return True
+    if timer is not None:
+        _set_timer(delivery, timer)
+    if result.endpoint.after_commit is not None:
+        result.endpoint.after_commit()
 
 
-def _set_timer(delivery: ClaimedDelivery, wait_s: int, now: clock.Instant, at: clock.Instant) -> None:
+def _set_timer(delivery: ClaimedDelivery, timer: Timer) -> None:
     row = delivery.claim.row
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
-    if wait_s <= limits.LONGEST_QUEUE_DELAY_S:
-        wake_ups.send(queues.RETRIES, [deliveries.wake_up(row, (at - now) // clock.SECOND)])
+    if timer.wait_s <= limits.LONGEST_QUEUE_DELAY_S:
+        wake_ups.send(queues.RETRIES, [deliveries.wake_up(row, clock.scaled_ms(timer.wait_s) // clock.SECOND)])
     else:
         name = f"{delivery.doc['id']}-{delivery.number + 1}"
-        wake_ups.wait("delayed_delivery", name, at, deliveries.wake_up(row))
+        wake_ups.wait("delayed_delivery", name, timer.at, deliveries.wake_up(row))
+
+
+def _release(delivery: ClaimedDelivery, *, until: clock.Instant | None = None) -> None:
+    """End the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until`."""
+    row = delivery.claim.row
+    tasks.release(delivery.claim, None if until is None else deliveries.put_off(delivery.scope, row, until))

@@ -168,8 +168,8 @@ PLANTED = (
         "a timer's row is due when its timer is set",
         (
             "functions/deliver.py",
-            'tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)',
-            'tasks.due_attributes(doc["id"], now, DELIVERY_GRACE_S), also)',
+            'tasks.due_attributes(doc["id"], timer.at, DELIVERY_GRACE_S)',
+            'tasks.due_attributes(doc["id"], clock.now(), DELIVERY_GRACE_S)',
         ),
         "0.6",
         seed=4,
