@@ -1,6 +1,7 @@
 """The agent of test mode and local runs: deterministic, no network, no cost.
 
-It acts only on a plain request and asks back otherwise. Forms understood; `RULES` has one object for each kind:
+It acts only on a plain request and asks back otherwise. `phrases.py` has the words that it understands. `RULES` has an
+object for each kind of message:
 
     requests    confirm my appointment, I'll be there; cancel it; move it to Monday at 10:00; call me
     which one   the physio, the one on Friday, the second one; after "Which appointment?" also "2"
@@ -17,21 +18,19 @@ together. Whatever a user, a title or a location says is data: searched for know
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from shared.agent import Reply, Utterance, assent, dates
+from shared.agent import Reply, Utterance, assent, dates, phrases
+from shared.agent.phrases import CALL, CANCEL, CONFIRM, MOVE
 from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput
 from shared.agent.wording import ATTEND, describe, describe_hours, escape, local_time, long_time, why_not
 from shared.appointments.resource import AppointmentStatus
 from shared.core import clock
 
-LONGEST = 200
-"""Characters of the longest message that is searched."""
 MARKDOWN, HANDOFF = "[[sim:markdown]]", "[[sim:handoff]]"
 RICH = """\
 # Your appointment
@@ -43,7 +42,6 @@ print("See you & <soon>")
 """
 
 # Fixed sentences. The questions are looked for in the transcript.
-CANCEL, MOVE, CONFIRM, CALL = "cancel", "move", "confirm", "call"
 _WHICH = "Which appointment shall I"
 _WHEN = "When shall I move"
 _WHEN_AGAIN = "When should we call you again?"
@@ -55,115 +53,6 @@ _OFFER = "Would you like a person to get back to you?"
 _CAN = "I can list your appointments, confirm, move or cancel one, call you, or have a person get back to you."
 _ELSE = "Is there anything else I can do for you?"
 _UNCHANGED = "I have not changed anything."
-
-# Words that a message is searched for. None of them is enough to confirm or to call.
-_MENTIONS = {
-    CANCEL: r"\b(?:cancel(?:l?ing|l?ation)?|(?:remove|delete|drop|call off) (?:it|(?:my|the) (?:appointment|booking"
-    r"|visit))|(?:my|the) appointment cancell?ed)\b",
-    MOVE: r"\b(?:re-?sched(?:ul(?:e|ing))?|mov(?:e|ing)|postpone|change|re-?book|shift"
-    r"|push (?:it |(?:my|the) appointment )?back)\b",
-    CONFIRM: r"\b(?:confirm|(?:i'll|we'll|i will|we will) be there|(?:i'm|we're|i am|we are) coming)\b",
-    CALL: r"\b(?:(?:call|phone|ring) (?:me|us)|give (?:me|us) a (?:call|ring)|phone call|call ?back)\b",
-}
-# Words that mean a new time if nothing else is mentioned.
-_OTHER_TIME = re.compile(
-    r"\b(?:(?:another|different|new|later|earlier) (?:day|date|time|appointment|slot)|come (?:earlier|later|another)"
-    r"|come\b.* instead|would (?:be|suit me) better)\b"
-)
-_SHORT = {"pl[sz]": "please", "appts?": "appointment", "thx": "thanks", "resched": "reschedule"}
-_REASON = re.compile(
-    r"^(?:\w+ ){0,2}?(?:(?:i|we) (?:can'?t|cannot|can not|won'?t|will not|am not able to|(?:won'?t"
-    r"|will not) be able to)"
-    r" (?:make|come|attend|be there)|(?:i|we) no longer (?:need|want)|(?:that|this|the) (?:time|day|date|appointment)"
-    r" (?:does not|doesn'?t|won'?t) (?:work|suit))[^,.;!?]*[,.;!?] (?!but\b)"
-)
-_QUESTION = re.compile(
-    r"\b(?:when(?:'s)?|where|what|which|list|show|is it|do i have (?:an?|any) \w+|have i got|is my appointment"
-    r"|my appointments|time of (?:my|the) appointment|look up (?:my|the) appointment)\b"
-)
-_ASKS = re.compile(
-    r"\?|^(?:and |hi |hello |please )*(?:when|where|what|which|who|why|how|do|does|is|are|can|may|tell me)\b"
-)
-_WHAT = re.compile(r"(?:and |hi |hello |please )*(?:what|which|who|why|how|where)\b")
-_OWN = "appointment booking visit time date day coming upcoming next have list show it again remind week"
-_ASKS_WHAT = re.compile(
-    r"(?:and |hi |hello |please )*(?:what|who|why|how|where|when|which|do|does|is|are|will|would|should|must|has|have"
-    r"|(?:can|could|may) (?:i|we))\b"
-)
-_PLACE_WORDS = "located location address place find office building"
-_HOURS = re.compile(r"\b(?:open|opening|hours|close|closed|closing)\b")
-_NUMBER = re.compile(r"\b(?:your (?:\w+ )?number|reach you|call you|phone you)\b")
-_UNSURE = r"confirm|coming|be there|\?|\b(?:no|or|both|all|why|if|maybe|should)\b"
-_NOT = re.compile(
-    r"\b(?:not|never|nor|without|cannot|no (?:need|longer)|(?:have|need|want) to (?:check|think)"
-    r"|(?:do|does|did|ca|wo|should|would|could|must|is|are|was|were|has|have)n'?t)\b"
-)
-
-# A message that is a row of phrases and nothing else: at least one of its own, and any beside it. The words of a date
-# are left out before. Only "can you" and its like may end with a question mark.
-_PLEASE = (
-    r"(?:(?:i(?:'d| would) (?:just )?like|i (?:just )?want(?:ed)?|i need|i wish|just want(?:ed)?|i(?:'m| am) writing)"
-    r" (?:you )?to |i |please |just |(?:please )?go ahead and )?"
-)
-_CAN_YOU = r"(?:can|could|would) (?:you|someone) (?:please )?"
-_IT = r"(?:it|this|(?:my|the) (?:appointment|one))(?: (?:on|at|for))*"
-_TO_CALL = r"(?:(?:call|phone|ring) (?:me|us)|give (?:me|us) a (?:call|ring))(?: (?:back|now|again|on|at))*"
-_POLITE = r"please|thanks|thank you|hi|hello|hey|yes|yeah|ok|okay|sure|of course|perfect|sorry|oh|then|now|and|but"
-_SMALL_TALK = rf"{_POLITE}|great|\?|no|that's all|(?:so|very) much|a lot|there|again|later|soon"
-_BUSY = r"(?:i'm |i am |i )?(?:can'?t talk|busy|driving|in a meeting)(?: right now| now)?|call (?:me )?(?:again|later)"
-_I_WANT_TO = (
-    r"(?:(?:i want to|i(?:'d| would) (?:like to|rather|prefer to)|i need to|i prefer to|(?:can|could|may) i"
-    r"|let me|please let"
-    r" me) )?"
-)
-_SOMEONE = (
-    r"(?:(?:an?|the|your) )?(?:real |live |actual )?(?:person|human(?: being)?|operator|agent|representative"
-    r"|someone|somebody"
-    r"|receptionist|manager|staff|team|member of (?:(?:the|your) )?(?:staff|team))(?: from your (?:team|staff))?"
-)
-_ROWS = {
-    CONFIRM: (
-        rf"(?:you (?:can|may) )?{_PLEASE}confirm(?: {_IT})?|{_CAN_YOU}confirm(?: {_IT})?(?: please)?(?: \?)?"
-        rf"|confirmed|(?:i(?:'m| am) |just )?confirming(?: {_IT})?|i accept(?: {_IT})?|count me in"
-        rf"|put me down as confirmed"
-        r"|see you (?:then|there)|(?:i'm|we're|i am|we are) coming"
-        rf"|(?:i'll|we'll|i will|we will)(?: definitely| certainly)? (?:be there|come|make it|attend(?: {_IT})?)"
-        r"|(?:i|we) can (?:make it|come|be there)",
-        rf"{_POLITE}|{_IT}|{_BUSY}|on|at|for|that|great|sounds good|looking forward(?: to it)?|(?:that"
-        rf"|it) works(?: for me)?",
-    ),
-    CALL: (
-        rf"{_PLEASE}{_TO_CALL}|{_CAN_YOU}{_TO_CALL}(?: please)?(?: \?)?"
-        r"|(?:i(?:'d| would) like|i want|i need|(?:can|could|may) i (?:get|have)) (?:a |to be )?(?:phone )?call(?:ed)?"
-        r"(?: ?back)?(?: please)?(?: \?)?",
-        rf"{_POLITE}|on|at|asap|as soon as possible",
-    ),
-    "a person": (
-        rf"(?:(?:{_I_WANT_TO}(?:speak|talk|chat) (?:to|with)|i (?:want|need)|(?:get|give) me|(?:connect"
-        rf"|transfer) me (?:to|with)"
-        rf"|put me through to) )?{_SOMEONE}|(?:can|could|may) {_SOMEONE} (?:please )?(?:help|contact) me"
-        r"|(?:can|could|may) (?:a|your) (?:real )?(?:person|human|receptionist|manager|staff) (?:call|ring"
-        r"|phone) me(?: back)?"
-        rf"|is there {_SOMEONE} (?:that )?i (?:can|could) (?:talk|speak) (?:to|with)"
-        rf"|(?:ask|have|let) {_SOMEONE} (?:to )?(?:get back to|contact|call|help|ring|phone) me(?: back)?"
-        r"|i (?:do not|don't) want to (?:talk|speak|chat) (?:to|with) (?:a |this |the )?(?:bot|machine|robot"
-        r"|computer|ai)",
-        rf"{_POLITE}|\?|instead",
-    ),
-    "goodbye": (r"(?:good)?bye|bye bye|good night|see you|have a (?:nice|good) (?:day|evening)", _SMALL_TALK),
-    "greeting": (r"hi|hello|hey|good (?:morning|afternoon|evening)|help|what can you do|who are you", _SMALL_TALK),
-    "thanks": (r"thanks|thank you|great|perfect|ok|okay", _SMALL_TALK),
-}
-_LONGEST_PHRASE = 12
-# Words of a question that do not say what it is about.
-_FUNCTION_WORDS = re.compile(
-    "about|and|any|are|can|could|does|for|from|get|has|have|hello|how|know|like|may|much|need|our|please|should|tell"
-    "|thanks?|that|the|there|they|this|want|was|what|when|where|which|who|why|will|with|would|your?|yours"
-)
-# Words of a request identify nothing, whatever the title of an appointment is.
-_COMMON = {*re.findall(r"\w{3,}", str(_ROWS) + str(_MENTIONS)), "not", "from", "your", "make"}
-_PLACES = {"1": 0, "first": 0, "2": 1, "second": 1, "3": 2, "third": 2, "4": 3, "fourth": 3, "5": 4, "fifth": 4}
-_PLACE = f"({'|'.join(_PLACES)})"
 
 
 class Scripted:
@@ -185,14 +74,8 @@ class _Message:
 
     @property
     def plain(self) -> str:
-        """The text in lower case, in one line; nothing of one that is too long."""
-        if len(self.text) > LONGEST:
-            return ""
-        plain = " ".join(self.text.replace("\u2019", "'").lower().split())
-        for short, word in _SHORT.items():
-            plain = re.sub(rf"\b{short}\b", word, plain)
-        # Why somebody wants something is not what they want.
-        return _REASON.sub("", plain).strip() or plain
+        """The text, to be searched for phrases."""
+        return phrases.plain(self.text)
 
     @property
     def topic(self) -> str | None:
@@ -214,20 +97,20 @@ class _LastMessage:
         self.numbered_list = "\n".join(f"{n}. {describe(a, details=True)}" for n, a in enumerate(self.upcoming, 1))
         self.yes, self.no = assent.agrees(self.text), assent.refuses(self.text)
         # In a call, to have no time now is to ask for another call, and the time of that one may be given.
-        call_text = dates.without(re.sub(_BUSY, "call me", self.plain)) if tools.known.in_call else self.plain
+        call_text = dates.without(re.sub(phrases.BUSY, "call me", self.plain)) if tools.known.in_call else self.plain
         rows = {CONFIRM: dates.without(self.plain), CALL: call_text}
-        self.requests = [change for change, text in rows.items() if _is_row(text, change)]
+        self.requests = [change for change, text in rows.items() if phrases.is_row(text, change)]
         self.wanted = self.requests or self._wanted()
         if self.topic not in self.wanted:
             del self.thread[:-1]
 
     def _wanted(self) -> list[str]:
         """The changes that the message mentions, or else the one that was asked about."""
-        mentions = [change for change, words in _MENTIONS.items() if re.search(words, self.plain)]
+        mentions = [change for change, words in phrases.MENTIONS.items() if re.search(words, self.plain)]
         suggests = self.plain.startswith("how about ") and dates.names_any(self.plain)
-        if not mentions and (suggests or _OTHER_TIME.search(self.plain)):
+        if not mentions and (suggests or phrases.OTHER_TIME.search(self.plain)):
             mentions = [MOVE]
-        if self.no or _NOT.search(self.plain) or (_QUESTION.search(self.plain) and not mentions):
+        if self.no or phrases.NOT.search(self.plain) or (phrases.QUESTION.search(self.plain) and not mentions):
             return []
         return mentions or ([self.topic] if self.topic else [])
 
@@ -236,7 +119,7 @@ class _LastMessage:
     def person(self) -> str | None:
         """Hand over to a person who is asked for, offered and accepted, or forced by a test."""
         accepts = self.yes and self.previous.endswith(_OFFER)
-        if HANDOFF not in self.text and not accepts and not _is_row(self.plain, "a person"):
+        if HANDOFF not in self.text and not accepts and not phrases.is_row(self.plain, "a person"):
             return None
         self.tools.hand_off(HandoffReason.PERSON_REQUESTED)
         return "I have asked someone from our team to get back to you."
@@ -262,12 +145,12 @@ class _LastMessage:
         return f"Done: {name} is {f'moved to {long_time(at)}' if at else 'cancelled'}. {_ELSE}"
 
     def small_talk(self) -> str | None:
-        if _is_row(self.plain, "goodbye"):
+        if phrases.is_row(self.plain, "goodbye"):
             self.tools.end_conversation()
             return "Goodbye, and have a nice day!"
-        if _is_row(self.plain, "greeting"):
+        if phrases.is_row(self.plain, "greeting"):
             return f"Hello! {_CAN} What can I do for you?"
-        is_polite = not self.wanted and (self.yes or _is_row(self.plain, "thanks"))
+        is_polite = not self.wanted and (self.yes or phrases.is_row(self.plain, "thanks"))
         return f"All right. {_ELSE}" if is_polite else None
 
     def change(self) -> str | None:
@@ -281,37 +164,37 @@ class _LastMessage:
 
     def exact_fact(self) -> str | None:
         """Answer the very question of a fact, which may mention a change: "What is your cancellation policy?"."""
-        asked = _question_words(self.plain)
+        asked = phrases.question_words(self.plain)
         facts = [] if self.requests or not asked else self.known.settings["facts"]
-        answer = next((fact["answer"] for fact in facts if _question_words(fact["question"]) == asked), None)
+        answer = next((fact["answer"] for fact in facts if phrases.question_words(fact["question"]) == asked), None)
         return None if answer is None else f"{escape(answer)} {_ELSE}"
 
     def information(self) -> str | None:
         """Answer a question about the business from its facts and hours."""
-        if not _ASKS.search(self.plain):
+        if not phrases.ASKS.search(self.plain):
             return None
-        asked = _terms(self.plain)
+        asked = phrases.terms(self.plain)
         # A fact without all the words may answer another question. What is asked of one's own appointment is no fact.
-        facts = [] if asked <= _terms(_OWN) else self.known.settings["facts"]
-        told = [fact for fact in facts if asked <= _terms(f"{fact['question']} {fact['answer']}")]
-        shared = [(len(_terms(fact["question"]) & asked), fact["answer"]) for fact in told]
+        facts = [] if asked <= phrases.terms(phrases.OWN) else self.known.settings["facts"]
+        told = [fact for fact in facts if asked <= phrases.terms(f"{fact['question']} {fact['answer']}")]
+        shared = [(len(phrases.terms(fact["question"]) & asked), fact["answer"]) for fact in told]
         best, answer = max(shared, key=lambda each: each[0], default=(0, ""))
         if best:
             return f"{escape(answer)} {_ELSE}"
-        if _HOURS.search(self.plain) and self.known.settings["opening_hours"]:
+        if phrases.HOURS.search(self.plain) and self.known.settings["opening_hours"]:
             return f"{describe_hours(self.known.settings)} {_ELSE}"
-        if _NUMBER.search(self.plain) and (phone := self.known.settings["business_phone"]):
+        if phrases.NUMBER.search(self.plain) and (phone := self.known.settings["business_phone"]):
             return f"You can reach us at {phone}. {_ELSE}"
         return None
 
     def question(self) -> str | None:
         """List the appointments, unless the question is about something else."""
         known = " ".join(
-            f"{a.title or ''} {a.location or ''} {_PLACE_WORDS if a.location else ''}" for a in self.upcoming
+            f"{a.title or ''} {a.location or ''} {phrases.PLACE_WORDS if a.location else ''}" for a in self.upcoming
         )
-        others = _terms(dates.without(self.plain)) - _terms(f"{known} {_OWN}")
-        is_about_other = others and (_WHAT.match(self.plain) or _HOURS.search(self.plain))
-        if is_about_other or not _QUESTION.search(self.plain):
+        others = phrases.terms(dates.without(self.plain)) - phrases.terms(f"{known} {phrases.OWN}")
+        is_about_other = others and (phrases.WHAT.match(self.plain) or phrases.HOURS.search(self.plain))
+        if is_about_other or not phrases.QUESTION.search(self.plain):
             return None
         if not self.upcoming:
             return f"You have no upcoming appointments. {_OFFER}"
@@ -321,19 +204,19 @@ class _LastMessage:
 
     def unknown(self) -> str | None:
         """Offer a person for a question that nothing answers."""
-        is_question = _ASKS_WHAT.match(self.plain) and _terms(self.plain)
+        is_question = phrases.ASKS_WHAT.match(self.plain) and phrases.terms(self.plain)
         return f"I do not know that. {_OFFER}" if is_question else None
 
     def nothing_wanted(self) -> str | None:
         """Answer a no, or a message with a "not"."""
-        is_refused = assent.refuses(self.text.split(",")[0]) or _NOT.search(self.plain)
+        is_refused = assent.refuses(self.text.split(",")[0]) or phrases.NOT.search(self.plain)
         return f"All right. {_UNCHANGED} {_ELSE}" if self.no or is_refused else None
 
     # How requests are carried out.
 
     def _change(self, change: str) -> str:
         choice = self._choose(change)
-        says_which = self.previous.startswith(f"{_WHICH} {CONFIRM}") and not re.search(_UNSURE, self.plain)
+        says_which = self.previous.startswith(f"{_WHICH} {CONFIRM}") and not re.search(phrases.UNSURE, self.plain)
         # "Confirm" is a yes as well; to another question it can mean that one.
         is_request = self.requests and not (self.yes and self.topic)
         if change == CONFIRM and not (is_request or says_which or (self.yes and self.topic == CONFIRM)):
@@ -387,7 +270,7 @@ class _LastMessage:
         """End the call for now, as soon as the time of the next one is clear."""
         zone = self.upcoming[0].timezone if self.upcoming else self.known.timezone or self.known.settings["timezone"]
         is_request = self.requests or (self.topic == CALL and dates.names_any(self.plain))
-        at = self._read([re.sub(_BUSY, "", one.plain) for one in self.thread if is_request], zone)
+        at = self._read([re.sub(phrases.BUSY, "", one.plain) for one in self.thread if is_request], zone)
         if isinstance(at, dates.Unclear):
             return f"{_WHEN_AGAIN} {at.ask}"
         result = self.tools.call_later(at.astimezone(UTC).isoformat())
@@ -424,13 +307,14 @@ class _LastMessage:
     def _meant(self, message: _Message, change: str) -> list[AppointmentView] | None:
         """The appointments that a message identifies: [] if there is none such; None if it identifies nothing."""
         plain, says_which = message.plain, message.previous.startswith(_WHICH)
-        alone = says_which and re.fullmatch(rf"(?:the |number )?{_PLACE}(?: please)?[.!]*", plain)
-        if place := alone or re.search(rf"\b{_PLACE} (?:one|appointment)\b", plain):
-            return self.upcoming[_PLACES[place[1]] :][:1]
+        alone = says_which and re.fullmatch(rf"(?:the |number )?{phrases.PLACE}(?: please)?[.!]*", plain)
+        if place := alone or re.search(rf"\b{phrases.PLACE} (?:one|appointment)\b", plain):
+            return self.upcoming[phrases.PLACES[place[1]] :][:1]
         source, _ = dates.split(plain)
         # A time in a wish to move is mostly the new one.
         description = source if change == MOVE and (source or not says_which) else plain
-        by_title = [a for a in self.upcoming if _words(f"{a.title or ''} {a.location or ''}") & _words(plain)]
+        words = phrases.words(plain)
+        by_title = [a for a in self.upcoming if phrases.words(f"{a.title or ''} {a.location or ''}") & words]
         fits = {a.id: dates.fits(description, local_time(a.at, a.timezone), self.now) for a in self.upcoming}
         if None in fits.values():
             return by_title or None
@@ -472,27 +356,3 @@ def _thread(utterances: Sequence[Utterance]) -> list[_Message]:
         if thread[0].topic is None or thread[0].topic != thread[-1].topic:
             break
     return thread
-
-
-def _is_row(text: str, name: str) -> bool:
-    """Whether a text is a row of the phrases of `_ROWS` and nothing else; signs other than pauses are words too."""
-    words = re.sub(r"([^\w' ])", r" \1 ", re.sub(r"[,.!;-]", " ", text)).split()
-    decisive, beside = map(re.compile, _ROWS[name])
-    return ".." not in text and assent.is_row(words, decisive, beside, _LONGEST_PHRASE)
-
-
-def _terms(text: str) -> frozenset[str]:
-    """The words of a question that say what it is about, without their endings."""
-    plain = re.sub(r"'s\b", "", text.lower().replace("\u2019", "'")).replace("'", "")
-    words = re.findall(r"\w{3,}", plain)
-    return frozenset(re.sub(r"(?:ing|s|ed)$", "", word) for word in words if not _FUNCTION_WORDS.fullmatch(word))
-
-
-def _question_words(text: str) -> list[str]:
-    """All words of a question, without a greeting: words that `_terms` omits tell a request from a question."""
-    words = re.findall(r"\w+", text.lower().replace("\u2019", "'").replace("'s ", " is ").replace("'", ""))
-    return list(itertools.dropwhile(lambda word: word in ("and", "hi", "hello", "please"), words))
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in re.findall(r"\w{3,}", text.lower()) if word not in _COMMON and not word.isdigit()}
