@@ -1,4 +1,4 @@
-"""The four paths that `shared/README.md` tells are the ones that the code takes.
+"""The paths that `shared/README.md` tells are the ones that the code takes.
 
 Each path is made to happen, and every function that runs is recorded. A function that the path names must have run, and
 those of one file in the order in which they are named. Any other name must occur in a file of the path.
@@ -20,10 +20,14 @@ from typing import Any
 
 import pytest
 
+from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
+from shared.telephony import ContactState, adapters
 from tests.support.clocks import Clock
 from tests.support.conversations import CONFIRM, new_thread, send_and_get
 from tests.support.deliveries import new_event, only_delivery_at, wake_up
+from tests.support.lex_events import event as lex_event
+from tests.support.live_calls import HUNG_UP, Line, answer_live_call, forward_and_work
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path, idempotency_header
 from tests.support.simulated_calls import ACCEPTS, CONFIRMS, callee, place, sweep
@@ -130,12 +134,31 @@ def call(stage: Stage, time: Clock, called: dict[Function, int], phone: str = CO
         sweep(stage, time, whom.scope)
 
 
+def live_call(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
+    line = Line()
+    adapters.use(carrier=line)
+    utterance = lex_event("hello")
+    with pytest.MonkeyPatch.context() as patched, recorded(called):
+        patched.setenv("SIMULATE_LIVE", "0")
+        live = answer_live_call(stage, line)
+        names = {"session_id": live.id, "project_id": str(live.scope.project_id), "livemode": "true"}
+        utterance["sessionState"]["sessionAttributes"] = names
+        patched.setenv("SIMULATE_LIVE", "1")  # so that the agent is the scripted one
+        stage.invoke("voice_turn", utterance)
+        patched.setenv("SIMULATE_LIVE", "0")
+        line.state = ContactState(clock.now(), clock.now(), HUNG_UP)
+        forward_and_work(stage, time, live, 60 * clock.SECOND)
+    adapters.use()
+    assert live.doc["call_status"] == "completed"
+
+
 PATHS: dict[str, Callable[[Stage, Clock, dict[Function, int]], None]] = {
     "**A request**": request,
     "**An event's delivery**": delivery,
     "**A message**": message,
     "**A call**": call,
     "A call on WhatsApp": partial(call, phone=ACCEPTS),
+    "A live call": live_call,
 }
 
 
