@@ -615,7 +615,7 @@ def test_an_appointment_is_made_moved_and_canceled_from_the_day(site: Site, owne
     owner.set_viewport_size(VIEWS["phone"]["viewport"])
     owner.goto(site.path("?date=2033-03-03").replace("/?", "?"))
     owner.get_by_role("link", name="New appointment").click()
-    owner.get_by_label("Phone, e-mail address or external id").fill("+1 212 555 0114")
+    owner.get_by_label("Phone, e-mail address or id in your system").fill("+1 212 555 0114")
     owner.get_by_role("main").get_by_role("button", name="Find").click()
     expect(owner.get_by_label("Time", exact=True)).to_have_value("2033-03-03T09:00")
     owner.get_by_label("Time", exact=True).fill("2020-03-03T09:00")
