@@ -55,7 +55,7 @@ class _Batch:
         self._endpoints_of = cached({}, condition=threading.Condition())(endpoints.of_project)
         self._is_erased = cached({}, condition=threading.Condition())(customers.is_erased)
 
-    def process(self, record: batches.Record) -> Sequence[tuple[str, WakeUp]]:
+    def process(self, record: batches.StreamRecord) -> Sequence[tuple[str, WakeUp]]:
         """Write what follows from a change. Returns the wake-ups to send, each with its queue."""
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
@@ -105,7 +105,7 @@ def _put_once(row: Mapping[str, object], request: str) -> bool:
     return True
 
 
-def _put_aside(record: batches.Record) -> None:
+def _put_aside(record: batches.StreamRecord) -> None:
     """Store a change in the bucket of failed batches, as Lambda's on-failure destination does. Raises Unavailable."""
     batch = {"payload": json.dumps({"Records": [record]})}
     objects.write(os.environ["FAILED_BATCHES_BUCKET"], f"put_aside/{record['eventID']}.json", json.dumps(batch))

@@ -31,7 +31,7 @@ from shared.conversations.resource import (
     messages_path,
     messages_pk,
 )
-from shared.conversations.turns import Turn
+from shared.conversations.turns import ClaimedTurn
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
@@ -82,7 +82,7 @@ def _send_and_reply(
         return Response(201, "", messages_path(message.conversation_id), pending=message)
 
     sent, saved = request.commit_and_get(lambda: command(seconds_left), to_be_saved)
-    window = Window(request.scope, sent.row["conversation_id"], sent.row["sk"], seconds_left)
+    window = ReplyWindow(request.scope, sent.row["conversation_id"], sent.row["sk"], seconds_left)
     return Response(201, window.first_reply(sent), saved.location)
 
 
@@ -92,11 +92,11 @@ def _resume(request: Request[Any], message: PendingReply) -> str:
     Raises `agent_timeout`, or `resource_not_found` if the message was erased.
     """
     seconds_left = partial(request.seconds_left, turns.WINDOW_S)
-    return Window(request.scope, message.conversation_id, message.message_id, seconds_left).resumed_reply()
+    return ReplyWindow(request.scope, message.conversation_id, message.message_id, seconds_left).resumed_reply()
 
 
 @dataclass(frozen=True)
-class Window:
+class ReplyWindow:
     """The time that a request has for the reply to a message."""
 
     scope: Scope
@@ -139,7 +139,7 @@ class Window:
                 _send_wake_ups(turns.both_wake_ups(row))
         raise self._timeout()
 
-    def _run_turn(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
+    def _run_turn(self, turn: ClaimedTurn, conversation: ConversationRecord | None = None) -> str | None:
         """Run the agent and commit its reply. Returns the body; None if the worker must retry the turn.
 
         Raises `agent_timeout` if the window leaves the worker no time for that.
@@ -171,7 +171,7 @@ class Window:
                     raise ApiError(Code.RESOURCE_NOT_FOUND, f"No such message: '{self.message_id}'.")
                 yield cast("MessageRow", row)
 
-    def _claim(self, row: MessageRow) -> Turn | None:
+    def _claim(self, row: MessageRow) -> ClaimedTurn | None:
         # The message is stored, so a failed claim is not fatal.
         with contextlib.suppress(Unavailable, table.Contended):
             return turns.claim_in_window(row, self.seconds_left())

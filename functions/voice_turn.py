@@ -16,10 +16,10 @@ COMMIT_S = 3
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """The code hook of the Lex bot in the contact flow. Raises ValueError for any other event."""
-    turn = lex.read(event)
-    scope = Scope(turn.project_id, turn.livemode)
+    lex_input = lex.read(event)
+    scope = Scope(lex_input.project_id, lex_input.livemode)
     seconds = context.get_remaining_time_in_millis() / clock.SECOND - COMMIT_S
     with trace.naming():
-        response = voice.respond(scope, turn.session_id, turn.text, seconds)
-        logger().info("voice turn", extra={"session_id": turn.session_id, "ends_call": response.ends_call})
-    return lex.respond(turn, response.text, close=response.ends_call)
+        response = voice.respond(scope, lex_input.session_id, lex_input.text, seconds)
+        logger().info("voice turn", extra={"session_id": lex_input.session_id, "ends_call": response.ends_call})
+    return lex.respond(lex_input, response.text, close=response.ends_call)

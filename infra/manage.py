@@ -301,7 +301,7 @@ def _create_key(stage: Stage, options: argparse.Namespace) -> None:
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import api_keys
 
-    def row(key: api_keys.Key) -> Mapping[str, object]:
+    def row(key: api_keys.ApiKey) -> Mapping[str, object]:
         return {
             "id": key.id,
             "key": f"sk_{'live' if key.livemode else 'test'}_…{key.last_four}",

@@ -29,14 +29,14 @@ from functions.admin import (
     usage,
     webhook_endpoints,
 )
-from functions.admin.visits import Page, Refused, Visit, not_found
+from functions.admin.visits import AdminPage, Refused, Visit, not_found
 from shared.api.routes import lambda_handler, service
 from shared.aws.services import Unavailable
 from shared.core import log
 from shared.core.errors import ApiError
 from shared.store import table
 
-PAGES: tuple[Page, ...] = (
+PAGES: tuple[AdminPage, ...] = (
     *sign_in.PAGES,
     *today.PAGES,
     *attention.PAGES,

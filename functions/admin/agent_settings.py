@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import forms
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.agent_settings import commands
 from shared.agent_settings.hours import DAYS, Hours
@@ -156,4 +156,4 @@ def _form(visit: InProject, error: ApiError | None = None, answer: str = "") -> 
     )
 
 
-PAGES = (Page(f"{PROJECT}/agent_settings", get=View(show, VIEWER), post=View(change, MEMBER)),)
+PAGES = (AdminPage(f"{PROJECT}/agent_settings", get=View(show, VIEWER), post=View(change, MEMBER)),)

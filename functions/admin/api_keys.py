@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from starlette.responses import Response
 
 from functions.admin import lists, times
-from functions.admin.visits import MODES, PROJECT, InProject, Page, SentBefore, View, not_found
+from functions.admin.visits import MODES, PROJECT, AdminPage, InProject, SentBefore, View, not_found
 from shared.admin import audited_keys
 from shared.admin.members import OWNER, VIEWER
 from shared.core import clock
@@ -144,7 +144,7 @@ def _end(visit: InProject) -> clock.Instant | None:
     return ends_at
 
 
-def _find(visit: InProject) -> api_keys.Key:
+def _find(visit: InProject) -> api_keys.ApiKey:
     try:
         return api_keys.find(visit.scope.project_id, visit.params["id"])
     except LookupError:
@@ -152,7 +152,7 @@ def _find(visit: InProject) -> api_keys.Key:
 
 
 PAGES = (
-    Page(f"{PROJECT}/api_keys", get=View(show, VIEWER), post=View(create, OWNER)),
-    Page(f"{PROJECT}/api_keys/{{id}}/rotate", get=View(ask_to_rotate, OWNER), post=View(rotate, OWNER)),
-    Page(f"{PROJECT}/api_keys/{{id}}/revoke", get=View(ask_to_revoke, OWNER), post=View(revoke, OWNER)),
+    AdminPage(f"{PROJECT}/api_keys", get=View(show, VIEWER), post=View(create, OWNER)),
+    AdminPage(f"{PROJECT}/api_keys/{{id}}/rotate", get=View(ask_to_rotate, OWNER), post=View(rotate, OWNER)),
+    AdminPage(f"{PROJECT}/api_keys/{{id}}/revoke", get=View(ask_to_revoke, OWNER), post=View(revoke, OWNER)),
 )

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from functions.admin import exports, forms, lists, names, times, today
 from functions.admin.find import SHOWN, customers
-from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, SentBefore, View
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.agent_settings import hours
 from shared.agent_settings.policy import DURATION_MS
@@ -371,7 +371,7 @@ def _move_form(visit: InProject, error: ApiError | None = None, *, is_kept: bool
     )
 
 
-def _free(visit: InProject, appointment: Appointment, at: str) -> tuple[date | None, list[today.Entry]]:
+def _free(visit: InProject, appointment: Appointment, at: str) -> tuple[date | None, list[today.DayEntry]]:
     """The day of a time in the form, and its free times for this appointment. No day if they are not known."""
     try:
         instant = times.instant(at.strip(), _zone(visit, appointment))
@@ -403,13 +403,15 @@ def _cancel_form(visit: InProject, error: ApiError | None = None) -> Response:
 
 _ONE = f"{PROJECT}/{SECTION}/{{id}}"
 PAGES = (
-    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
-    Page(f"{PROJECT}/{SECTION}/new", get=View(choose_customer, MEMBER)),
-    Page(f"{PROJECT}/customers/{{id}}/new_appointment", get=View(ask_to_create, MEMBER), post=View(create, MEMBER)),
-    Page(_ONE, get=View(show, VIEWER)),
-    Page(f"{_ONE}/move", get=View(ask_to_move, MEMBER), post=View(move, MEMBER)),
-    Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
-    Page(f"{_ONE}/confirm", post=View(confirm, MEMBER)),
-    Page(f"{_ONE}/cancel", get=View(ask_to_cancel, MEMBER), post=View(cancel, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
+    AdminPage(f"{PROJECT}/{SECTION}/new", get=View(choose_customer, MEMBER)),
+    AdminPage(
+        f"{PROJECT}/customers/{{id}}/new_appointment", get=View(ask_to_create, MEMBER), post=View(create, MEMBER)
+    ),
+    AdminPage(_ONE, get=View(show, VIEWER)),
+    AdminPage(f"{_ONE}/move", get=View(ask_to_move, MEMBER), post=View(move, MEMBER)),
+    AdminPage(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
+    AdminPage(f"{_ONE}/confirm", post=View(confirm, MEMBER)),
+    AdminPage(f"{_ONE}/cancel", get=View(ask_to_cancel, MEMBER), post=View(cancel, MEMBER)),
 )

@@ -7,13 +7,13 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import lists, names
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
 from shared.calls.statuses import EndedReason
 from shared.core import clock
 from shared.projects import api_keys
-from shared.projects.api_keys import Key
+from shared.projects.api_keys import ApiKey
 from shared.resources import pages, queries
 from shared.webhooks import failures, replays
 from shared.webhooks.endpoints import resource as endpoints
@@ -73,8 +73,8 @@ def show(visit: InProject) -> Response:
     )
 
 
-def _is_unused(key: Key, now: clock.Instant) -> bool:
+def _is_unused(key: ApiKey, now: clock.Instant) -> bool:
     return key.last_used_at is None and now - clock.parse(key.created_at) >= UNUSED_FOR_MS
 
 
-PAGES = (Page(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),)
+PAGES = (AdminPage(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),)

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from functions.admin import exports, lists, names, words
 from functions.admin.find import page_of
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin import audit, members
-from shared.admin.audit import Entry, Filter
+from shared.admin.audit import AuditEntry, AuditFilter
 from shared.admin.members import OWNER, VIEWER
 from shared.core.errors import ApiError
 from shared.projects import api_keys
@@ -28,17 +28,17 @@ _SETTINGS = {"agent_settings": "Agent settings", "call_limits": "Call limits"}
 
 
 @dataclass(frozen=True)
-class Line:
+class TrailLine:
     """An entry, what the page calls that which was changed, and the pages of the ids in it."""
 
-    entry: Entry
+    entry: AuditEntry
     name: str | None
     paths: dict[str, str]
 
 
 def show(visit: InProject) -> Response:
     """List the changes, newest first, by person, kind and time."""
-    wanted, error, lines, cursor = lists.wanted(visit, *_FILTERS), None, list[Line](), None
+    wanted, error, lines, cursor = lists.wanted(visit, *_FILTERS), None, list[TrailLine](), None
     people = members.of_project(visit.scope.project_id)
     try:
         entries, cursor = audit.page(visit.scope.project_id, visit.query.get("starting_after"), _filter(visit, wanted))
@@ -70,12 +70,12 @@ def export(visit: InProject) -> Response:
     return exports.csv_file("audit-trail", _COLUMNS, ([getattr(one, name) for name in _COLUMNS] for one in entries))
 
 
-def _filter(visit: InProject, wanted: dict[str, str]) -> Filter:
+def _filter(visit: InProject, wanted: dict[str, str]) -> AuditFilter:
     """The filter of a form. Raises `datetime_invalid`."""
-    return Filter(wanted["who"], wanted["kind"], **lists.bounds(wanted, visit.zone))
+    return AuditFilter(wanted["who"], wanted["kind"], **lists.bounds(wanted, visit.zone))
 
 
-def _lines(visit: InProject, entries: Sequence[Entry], people: Sequence[members.Member]) -> list[Line]:
+def _lines(visit: InProject, entries: Sequence[AuditEntry], people: Sequence[members.Member]) -> list[TrailLine]:
     """The entries with names and links. Makes a fixed number of reads."""
     project_id = visit.scope.project_id
     keys = api_keys.of_project(project_id) if any(one.action.startswith("api_key.") for one in entries) else []
@@ -90,17 +90,17 @@ def _lines(visit: InProject, entries: Sequence[Entry], people: Sequence[members.
     return [_line(visit, one, named, paths) for one in entries]
 
 
-def _line(visit: InProject, entry: Entry, named: dict[str, str], paths: dict[str, str]) -> Line:
+def _line(visit: InProject, entry: AuditEntry, named: dict[str, str], paths: dict[str, str]) -> TrailLine:
     kind = entry.action.partition(".")[0]
     if kind in _SETTINGS:
-        return Line(entry, _SETTINGS[kind], {entry.target: visit.path(kind)})
+        return TrailLine(entry, _SETTINGS[kind], {entry.target: visit.path(kind)})
     found = {id: paths[id] for id in _ids(entry) if id in paths}
     if kind == "delivery" and entry.after.get("event") in found:
         found[entry.target] = f"{found[entry.after['event']]}#{entry.target}"
-    return Line(entry, "Delivery" if kind == "delivery" else named.get(entry.target), found)
+    return TrailLine(entry, "Delivery" if kind == "delivery" else named.get(entry.target), found)
 
 
-def _ids(entry: Entry) -> list[str]:
+def _ids(entry: AuditEntry) -> list[str]:
     return [entry.target, *(value for value in entry.after.values() if isinstance(value, str))]
 
 
@@ -116,6 +116,6 @@ def _names(visit: InProject, ids: Iterable[str]) -> dict[str, str]:
 
 
 PAGES = (
-    Page(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
+    AdminPage(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
 )

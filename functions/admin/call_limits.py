@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import forms
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import OWNER, VIEWER
 from shared.calls import project_limits
 from shared.calls.project_limits import Limits
@@ -99,4 +99,4 @@ def _form(visit: InProject, error: ApiError | None = None) -> Response:
     )
 
 
-PAGES = (Page(f"{PROJECT}/call_limits", get=View(show, VIEWER), post=View(change, OWNER)),)
+PAGES = (AdminPage(f"{PROJECT}/call_limits", get=View(show, VIEWER), post=View(change, OWNER)),)

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import lists, names, today
-from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.conversations import commands
 from shared.conversations import resource as conversations
@@ -189,13 +189,13 @@ def _find(visit: InProject) -> ConversationRecord:
 
 
 PAGES = (
-    Page(f"{PROJECT}/{WAITING}", get=View(show_waiting, VIEWER)),
-    Page(f"{PROJECT}/{WAITING}/again", get=View(look_for_waiting, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/take", post=View(take, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/release", post=View(release, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/end", post=View(end, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/give_back", post=View(give_back, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/reply", post=View(reply, MEMBER)),
+    AdminPage(f"{PROJECT}/{WAITING}", get=View(show_waiting, VIEWER)),
+    AdminPage(f"{PROJECT}/{WAITING}/again", get=View(look_for_waiting, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/take", post=View(take, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/release", post=View(release, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/end", post=View(end, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/give_back", post=View(give_back, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/reply", post=View(reply, MEMBER)),
 )

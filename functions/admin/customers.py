@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from starlette.responses import Response
 
 from functions.admin import exports, forms, lists, names, timeline, times, today
-from functions.admin.visits import PROJECT, InProject, Page, Refused, SentBefore, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, Refused, SentBefore, View
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
@@ -282,14 +282,14 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
 
 _ONE = f"{PROJECT}/{SECTION}/{{id}}"
 PAGES = (
-    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER), post=View(create, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/new", get=View(ask_to_create, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
-    Page(_ONE, get=View(show, VIEWER)),
-    Page(f"{_ONE}/export", post=View(export_person, OWNER)),
-    Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
-    Page(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
-    Page(f"{_ONE}/opt_out", post=View(opt_out, MEMBER)),
-    Page(f"{_ONE}/opt_in", post=View(opt_in, MEMBER)),
-    Page(f"{_ONE}/call", get=View(ask_to_call, MEMBER), post=View(call, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER), post=View(create, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/new", get=View(ask_to_create, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
+    AdminPage(_ONE, get=View(show, VIEWER)),
+    AdminPage(f"{_ONE}/export", post=View(export_person, OWNER)),
+    AdminPage(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
+    AdminPage(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
+    AdminPage(f"{_ONE}/opt_out", post=View(opt_out, MEMBER)),
+    AdminPage(f"{_ONE}/opt_in", post=View(opt_in, MEMBER)),
+    AdminPage(f"{_ONE}/call", get=View(ask_to_call, MEMBER), post=View(call, MEMBER)),
 )

@@ -6,12 +6,12 @@ from starlette.responses import Response
 
 from functions.admin import lists
 from functions.admin.events import FILTERS, SECTION_OF_ENDPOINTS, may_send_now, send_again
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core.errors import ApiError, Code
 from shared.webhooks import delivery_log, failures
 from shared.webhooks.deliveries.resource import DeliveryStatus
-from shared.webhooks.delivery_log import Filter
+from shared.webhooks.delivery_log import DeliveryFilter
 
 NOTICES = {
     "replayed": "The chosen deliveries are being sent again. The new deliveries are at the top of the list.",
@@ -24,7 +24,7 @@ NOTICES = {
 def show(visit: InProject) -> Response:
     """List the deliveries to an endpoint, newest first."""
     endpoint = visit.endpoint()
-    wanted, error, page = lists.wanted(visit, "status", "type", "since", "until"), None, failures.Page([], None)
+    wanted, error, page = lists.wanted(visit, "status", "type", "since", "until"), None, failures.DeliveryPage([], None)
     try:
         starting_after = visit.query.get("starting_after")
         page = delivery_log.page(visit.scope, endpoint.doc["id"], lists.PAGE, _filter(visit, wanted), starting_after)
@@ -64,15 +64,15 @@ def _is_sent_again(visit: InProject, chosen: str) -> bool:
     return True
 
 
-def _filter(visit: InProject, wanted: dict[str, str]) -> Filter:
+def _filter(visit: InProject, wanted: dict[str, str]) -> DeliveryFilter:
     """The filter of the page. Raises `parameter_invalid` or `datetime_invalid`."""
     if wanted["status"] not in ("", *DeliveryStatus) or wanted["type"] not in ("", *FILTERS):
         raise ApiError(Code.PARAMETER_INVALID, "Choose a status and a type from the lists.")
-    return Filter(wanted["status"], wanted["type"], **lists.bounds(wanted, visit.zone))
+    return DeliveryFilter(wanted["status"], wanted["type"], **lists.bounds(wanted, visit.zone))
 
 
 _LOG = f"{PROJECT}/{SECTION_OF_ENDPOINTS}/{{id}}/deliveries"
 PAGES = (
-    Page(_LOG, get=View(show, VIEWER)),
-    Page(f"{_LOG}/replay", post=View(replay, MEMBER)),
+    AdminPage(_LOG, get=View(show, VIEWER)),
+    AdminPage(f"{_LOG}/replay", post=View(replay, MEMBER)),
 )

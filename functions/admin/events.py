@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from functions.admin import lists, names
 from functions.admin.find import page_of
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
 from shared.projects import request_log
@@ -163,9 +163,9 @@ def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]
 
 
 PAGES = (
-    Page(f"{PROJECT}/events", get=View(show_all, VIEWER)),
-    Page(f"{PROJECT}/events/{{id}}", get=View(show, VIEWER)),
-    Page(f"{PROJECT}/events/{{id}}/deliveries", get=View(show_deliveries, VIEWER)),
-    Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/replay", post=View(retry, MEMBER)),
-    Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/send_now", post=View(send_now, MEMBER)),
+    AdminPage(f"{PROJECT}/events", get=View(show_all, VIEWER)),
+    AdminPage(f"{PROJECT}/events/{{id}}", get=View(show, VIEWER)),
+    AdminPage(f"{PROJECT}/events/{{id}}/deliveries", get=View(show_deliveries, VIEWER)),
+    AdminPage(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/replay", post=View(retry, MEMBER)),
+    AdminPage(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/send_now", post=View(send_now, MEMBER)),
 )

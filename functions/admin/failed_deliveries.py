@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import times
-from functions.admin.visits import PROJECT, InProject, Page, Refused, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, Refused, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -95,7 +95,12 @@ def _parts(visit: InProject) -> dict[str, Any]:
     known = visit.endpoints
     # Before the lists, so that these have what a replay did until its end.
     found = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
-    error, chosen, failed, retrying = None, list[str](), failures.Page([], None), failures.Page([], None)
+    error, chosen, failed, retrying = (
+        None,
+        list[str](),
+        failures.DeliveryPage([], None),
+        failures.DeliveryPage([], None),
+    )
     try:
         chosen, since = _chosen(known, wanted["endpoint"]), _since(visit, wanted["since"])
         failed = failures.page(visit.scope, chosen, PAGE, since, starting_after)
@@ -128,8 +133,8 @@ def _since(visit: InProject, text: str) -> clock.Instant:
 
 
 PAGES = (
-    Page(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/progress", get=View(show_progress, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/replay", post=View(start, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/stop", post=View(stop, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/progress", get=View(show_progress, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/replay", post=View(start, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/stop", post=View(stop, MEMBER)),
 )

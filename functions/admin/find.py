@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from functions.admin import names, words
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import VIEWER
 from shared.appointments.resource import APPOINTMENTS, Appointment
 from shared.calls.sessions import SESSIONS
@@ -167,4 +167,4 @@ def _is_key(visit: InProject, id: str) -> bool:
         return False
 
 
-PAGES = (Page(f"{PROJECT}/find", get=View(find, VIEWER)),)
+PAGES = (AdminPage(f"{PROJECT}/find", get=View(find, VIEWER)),)

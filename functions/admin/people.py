@@ -7,7 +7,7 @@ from typing import Literal
 from starlette.responses import Response
 
 from functions.admin import forms
-from functions.admin.visits import PROJECT, InProject, Page, Refused, View, not_found
+from functions.admin.visits import PROJECT, AdminPage, InProject, Refused, View, not_found
 from shared.admin import members, sign_in, user_pool
 from shared.admin.members import OWNER, VIEWER, Member
 from shared.core.errors import ApiError
@@ -135,6 +135,6 @@ def _find(visit: InProject) -> Member:
 
 
 PAGES = (
-    Page(f"{PROJECT}/members", get=View(show, VIEWER), post=View(add, OWNER)),
-    Page(f"{PROJECT}/members/{{id}}", get=View(show_one, OWNER), post=View(change, OWNER)),
+    AdminPage(f"{PROJECT}/members", get=View(show, VIEWER), post=View(add, OWNER)),
+    AdminPage(f"{PROJECT}/members/{{id}}", get=View(show_one, OWNER), post=View(change, OWNER)),
 )

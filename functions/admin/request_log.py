@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from functions.admin import lists, times, words
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import VIEWER
 from shared.core import clock
 from shared.core.errors import ERRORS, ApiError, Code
@@ -20,7 +20,7 @@ STATUSES = {"2xx": (200, 299), "errors": (400, 599), "4xx": (400, 499), "5xx": (
 def show(visit: InProject) -> Response:
     """List the requests, newest first."""
     wanted = lists.wanted(visit, "id", "status", "key", "route", "since", "until")
-    error, page = None, request_log.Page([], None)
+    error, page = None, request_log.RequestPage([], None)
     try:
         page = _page(visit, wanted)
     except ApiError as refused:
@@ -40,11 +40,11 @@ def show(visit: InProject) -> Response:
     )
 
 
-def _page(visit: InProject, wanted: dict[str, str]) -> request_log.Page:
+def _page(visit: InProject, wanted: dict[str, str]) -> request_log.RequestPage:
     """The requested page. Raises ApiError."""
     if wanted["id"]:
         found = request_log.find(visit.scope, wanted["id"])
-        return request_log.Page([found] if found else [], None)
+        return request_log.RequestPage([found] if found else [], None)
     if wanted["status"] not in ("", *STATUSES):
         raise ApiError(Code.PARAMETER_INVALID, "Choose a status from the list.", param="status")
     least, most = STATUSES.get(wanted["status"], (0, 999))
@@ -76,4 +76,4 @@ def _instant(visit: InProject, wanted: dict[str, str], name: str) -> clock.Insta
         raise ApiError(Code.DATETIME_INVALID, "Times have the form 2027-03-04T15:00.", param=name) from None
 
 
-PAGES = (Page(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),)
+PAGES = (AdminPage(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),)

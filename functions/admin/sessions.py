@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from functions.admin import exports, lists, names
-from functions.admin.visits import PROJECT, InProject, Page, View, not_found
+from functions.admin.visits import PROJECT, AdminPage, InProject, View, not_found
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.calls import commands as calls
 from shared.calls import recordings, sessions, transcripts
@@ -137,11 +137,11 @@ def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
 
 
 PAGES = (
-    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/cancel", post=View(cancel, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/progress", get=View(show_progress, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/recording", get=View(play, VIEWER)),
-    Page(f"{PROJECT}/{SECTION}/{{id}}/recording/download", get=View(download, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/cancel", post=View(cancel, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/progress", get=View(show_progress, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/recording", get=View(play, VIEWER)),
+    AdminPage(f"{PROJECT}/{SECTION}/{{id}}/recording/download", get=View(download, VIEWER)),
 )

@@ -7,7 +7,7 @@ import dataclasses
 from starlette.responses import Response
 
 from functions.admin.visits import (
-    Page,
+    AdminPage,
     SignedIn,
     View,
     Visit,
@@ -19,7 +19,7 @@ from functions.admin.visits import (
     set_cookie,
     signed_in_of,
 )
-from shared.admin import audit, members, oidc, sessions, sign_in
+from shared.admin import audit, members, oidc, sign_in, sign_in_sessions
 from shared.admin.members import Identity
 from shared.core import clock, log
 
@@ -100,7 +100,7 @@ def use_link(visit: Visit) -> Response:
 
 def sign_out(visit: SignedIn) -> Response:
     """End this session, or all sessions of the person, and send the browser to end that at the provider."""
-    sessions.end(visit.session)
+    sign_in_sessions.end(visit.session)
     if visit.form.get("everywhere"):
         members.end_sessions(visit.session.person)
     url = _sign_out_url(visit)
@@ -126,9 +126,9 @@ def _begin_session(visit: Visit, identity: Identity, path: str) -> Response:
         members.join(identity.person, identity.email, audit.Actor(identity.email, visit.ip, visit.context.request_id))
     earlier = current_session(visit)
     if earlier is not None:
-        sessions.end(earlier)
+        sign_in_sessions.end(earlier)
     response = visit.redirect(path)
-    set_cookie(response, "session", sessions.begin(identity), sessions.ABSOLUTE_MS // clock.SECOND)
+    set_cookie(response, "session", sign_in_sessions.begin(identity), sign_in_sessions.ABSOLUTE_MS // clock.SECOND)
     return response
 
 
@@ -153,12 +153,12 @@ def _refuse(visit: Visit, why: str) -> Response:
 
 
 PAGES = (
-    Page("/admin", get=View(start)),
-    Page("/admin/", get=View(without_slash), public=True),
-    Page("/admin/account", get=View(account)),
-    Page(_SIGN_IN, get=View(ask), public=True),
-    Page("/admin/sign-in/start", get=View(begin), public=True),
-    Page(_CALLBACK, get=View(complete), public=True),
-    Page("/admin/sign-in/link", get=View(use_link), public=True),
-    Page("/admin/sign-out", post=View(sign_out)),
+    AdminPage("/admin", get=View(start)),
+    AdminPage("/admin/", get=View(without_slash), public=True),
+    AdminPage("/admin/account", get=View(account)),
+    AdminPage(_SIGN_IN, get=View(ask), public=True),
+    AdminPage("/admin/sign-in/start", get=View(begin), public=True),
+    AdminPage(_CALLBACK, get=View(complete), public=True),
+    AdminPage("/admin/sign-in/link", get=View(use_link), public=True),
+    AdminPage("/admin/sign-out", post=View(sign_out)),
 )

@@ -26,7 +26,7 @@ _AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Entry:
+class TimelineEntry:
     """Something that happened at an instant. `kind` is that of the resource `doc`."""
 
     instant: clock.Instant
@@ -35,14 +35,14 @@ class Entry:
     conversation: Any = None
 
 
-def read(visit: InProject, customer_id: str, before: str) -> tuple[list[Entry], str | None]:
+def read(visit: InProject, customer_id: str, before: str) -> tuple[list[TimelineEntry], str | None]:
     """A page of the entries from before a time, newest first, and the time that the next page is from before.
 
     The page ends where one kind has more entries than were read. Messages are those of the latest conversations. Raises
     `datetime_invalid`.
     """
     instant = clock.LAST if not before else lists.instant_of(before, "before")
-    entries, ends = list[Entry](), [clock.EPOCH]
+    entries, ends = list[TimelineEntry](), [clock.EPOCH]
     sources = _of_customer(visit, customer_id, instant)
     conversations = [one.doc for one in sources[2][0]]
     messages = threads.run_all(lambda one: _messages(visit, one, instant), conversations, _AT_ONCE)
@@ -60,9 +60,9 @@ def read(visit: InProject, customer_id: str, before: str) -> tuple[list[Entry], 
     return shown, clock.iso(end) if end else None
 
 
-def _of_customer(visit: InProject, id: str, before: clock.Instant) -> list[tuple[list[Entry], bool]]:
+def _of_customer(visit: InProject, id: str, before: clock.Instant) -> list[tuple[list[TimelineEntry], bool]]:
     mine = {"customer_id": [id]}
-    reads: list[Callable[[], tuple[list[Entry], bool]]] = [
+    reads: list[Callable[[], tuple[list[TimelineEntry], bool]]] = [
         lambda: _read(visit, APPOINTMENTS, mine, before),
         lambda: _read(visit, SESSIONS, mine, before),
         lambda: _read(visit, CONVERSATIONS, mine, before, limit=_CONVERSATIONS),
@@ -71,7 +71,7 @@ def _of_customer(visit: InProject, id: str, before: clock.Instant) -> list[tuple
     return threads.run_all(lambda read: read(), reads, _AT_ONCE)
 
 
-def _messages(visit: InProject, conversation: Any, before: clock.Instant) -> tuple[list[Entry], bool]:
+def _messages(visit: InProject, conversation: Any, before: clock.Instant) -> tuple[list[TimelineEntry], bool]:
     partition = messages_pk(visit.scope, conversation["id"])
     found, has_more = _read(visit, MESSAGES, {"order": ["desc"]}, before, partition=partition)
     return [dataclasses.replace(one, conversation=conversation) for one in found], has_more
@@ -84,11 +84,12 @@ def _read(
     before: clock.Instant,
     limit: int = SHOWN,
     partition: str | None = None,
-) -> tuple[list[Entry], bool]:
+) -> tuple[list[TimelineEntry], bool]:
     last = ids.before(collection.prefix, ids.first_of(collection.prefix, before))
     query = dataclasses.replace(queries.parse(collection, parameters), limit=limit, max_id=last)
     page = pages.read(visit.scope, collection, query, partition=partition)
     found = [
-        Entry(ids.instant(collection.prefix, row["sk"]), collection.kind, lists.document(row)) for row in page.rows
+        TimelineEntry(ids.instant(collection.prefix, row["sk"]), collection.kind, lists.document(row))
+        for row in page.rows
     ]
     return found, page.next_cursor is not None

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import lists, names, times
-from functions.admin.visits import PROJECT, InProject, Page, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import VIEWER
 from shared.agent_settings import hours
 from shared.agent_settings.hours import Span
@@ -40,7 +40,7 @@ DONE = ("created", "moved", "canceled")
 
 
 @dataclass(frozen=True)
-class Entry:
+class DayEntry:
     """An appointment of a day, with the ids of those that it overlaps, or free time (None)."""
 
     start: str
@@ -105,7 +105,7 @@ def _is_so(appointment: Mapping[str, Any] | None, done: str) -> bool:
     return appointment is not None and (done == "canceled") == (appointment["status"] == AppointmentStatus.CANCELLED)
 
 
-def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]]) -> list[Entry]:
+def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]]) -> list[DayEntry]:
     """The appointments of a day and its free time, in order."""
     start, end = times.start(day, visit.zone), times.end(day, visit.zone)
     mine = [one for one in appointments if start <= clock.parse(one["appointment_at"]) < end]
@@ -121,8 +121,8 @@ def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]
     return sorted(entries, key=lambda entry: entry.start)
 
 
-def _entry(taken: Span, appointment: Mapping[str, Any] | None = None, overlaps: Sequence[str] = ()) -> Entry:
-    return Entry(clock.iso(taken[0]), clock.iso(taken[1]), appointment, overlaps)
+def _entry(taken: Span, appointment: Mapping[str, Any] | None = None, overlaps: Sequence[str] = ()) -> DayEntry:
+    return DayEntry(clock.iso(taken[0]), clock.iso(taken[1]), appointment, overlaps)
 
 
 def span(appointment: Mapping[str, Any]) -> Span:
@@ -191,4 +191,4 @@ def _after(day: date, days: int) -> date | None:
     return None
 
 
-PAGES = (Page(PROJECT, get=View(show, VIEWER)),)
+PAGES = (AdminPage(PROJECT, get=View(show, VIEWER)),)

@@ -6,7 +6,7 @@ import re
 
 from starlette.responses import Response
 
-from functions.admin.visits import PROJECT, InProject, Page, View, not_found
+from functions.admin.visits import PROJECT, AdminPage, InProject, View, not_found
 from shared.admin.members import VIEWER
 from shared.core import clock
 from shared.projects import projects, usage
@@ -39,4 +39,4 @@ def _month_beside(month: str, distance: int) -> str:
     return f"{number // 12:04d}-{number % 12 + 1:02d}"
 
 
-PAGES = (Page(f"{PROJECT}/usage", get=View(show, VIEWER)),)
+PAGES = (AdminPage(f"{PROJECT}/usage", get=View(show, VIEWER)),)

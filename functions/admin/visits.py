@@ -26,9 +26,9 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from functions.admin import rendering, times
-from shared.admin import audit, members, sessions, sign_in
-from shared.admin.members import MEMBER, Membership, Person, Role
-from shared.admin.sessions import Session
+from shared.admin import audit, members, sign_in, sign_in_sessions
+from shared.admin.members import MEMBER, MemberRole, Membership, Person
+from shared.admin.sign_in_sessions import SignInSession
 from shared.agent_settings import commands as agent_settings
 from shared.agent_settings.resource import AgentSettings
 from shared.api.responses import RequestContext
@@ -112,7 +112,7 @@ class Visit:
 class SignedIn(Visit):
     """A request with a session."""
 
-    session: Session
+    session: SignInSession
     person: Person
 
     @property
@@ -222,10 +222,10 @@ class View:
     """What a method of a page does. `role` is the least role that may; None for pages outside of projects."""
 
     handle: Callable[[Any], Response]
-    role: Role | None = None
+    role: MemberRole | None = None
 
 
-class Page(Route):
+class AdminPage(Route):
     """A path and its views. Everybody may see a `public` page; the others need a session."""
 
     def __init__(self, path: str, *, get: View | None = None, post: View | None = None, public: bool = False) -> None:
@@ -237,7 +237,7 @@ class Page(Route):
 class _Dispatch:
     """The ASGI app of one page."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: AdminPage) -> None:
         self._page = page
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -268,14 +268,14 @@ class _Dispatch:
             return _refuse_form(signed_in)
         if not visit.is_fragment:
             # A page that refreshes itself does not keep a session alive.
-            sessions.touch(signed_in.session)
+            sign_in_sessions.touch(signed_in.session)
         return view.handle(signed_in)
 
 
-def current_session(visit: Visit) -> Session | None:
+def current_session(visit: Visit) -> SignInSession | None:
     """The session of the request's cookie; None without one."""
     token = visit.request.cookies.get(cookie_name("session"))
-    return sessions.find(token) if token else None
+    return sign_in_sessions.find(token) if token else None
 
 
 def signed_in_of(visit: Visit) -> SignedIn | None:

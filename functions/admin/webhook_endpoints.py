@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from functions.admin import chart, forms
 from functions.admin.events import FILTERS
-from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
+from functions.admin.visits import PROJECT, AdminPage, InProject, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import threads
 from shared.core.errors import ApiError, Code
@@ -265,13 +265,13 @@ def _form(visit: InProject, endpoint: WebhookEndpoint | None, error: ApiError | 
 
 _ONE = f"{PROJECT}/{SECTION}/{{id}}"
 PAGES = (
-    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER), post=View(create, MEMBER)),
-    Page(f"{PROJECT}/{SECTION}/new", get=View(ask_to_create, MEMBER)),
-    Page(_ONE, get=View(show, VIEWER)),
-    Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
-    Page(f"{_ONE}/enable", post=View(enable, MEMBER)),
-    Page(f"{_ONE}/disable", post=View(disable, MEMBER)),
-    Page(f"{_ONE}/test", post=View(test, MEMBER)),
-    Page(f"{_ONE}/rotate_secret", get=View(ask_to_rotate, MEMBER), post=View(rotate, MEMBER)),
-    Page(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER), post=View(create, MEMBER)),
+    AdminPage(f"{PROJECT}/{SECTION}/new", get=View(ask_to_create, MEMBER)),
+    AdminPage(_ONE, get=View(show, VIEWER)),
+    AdminPage(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
+    AdminPage(f"{_ONE}/enable", post=View(enable, MEMBER)),
+    AdminPage(f"{_ONE}/disable", post=View(disable, MEMBER)),
+    AdminPage(f"{_ONE}/test", post=View(test, MEMBER)),
+    AdminPage(f"{_ONE}/rotate_secret", get=View(ask_to_rotate, MEMBER), post=View(rotate, MEMBER)),
+    AdminPage(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
 )

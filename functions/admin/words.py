@@ -17,7 +17,7 @@ from shared.conversations import resource as conversations
 from shared.conversations.resource import ConversationStatus
 from shared.core import clock, limits
 from shared.core.errors import Code
-from shared.projects.api_keys import Key
+from shared.projects.api_keys import ApiKey
 from shared.webhooks import events, health, replays
 from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, DeliveryTrigger
 from shared.webhooks.endpoints.resource import DisabledReason
@@ -212,31 +212,31 @@ ERROR = {
 
 
 @dataclass(frozen=True)
-class Ending:
+class ReplayEnding:
     """How a replay ended, and why if it ended early."""
 
     title: str
     text: str
 
 
-REPLAY_ENDED: dict[ReplayEnd, Ending] = {
-    ReplayEnd.DONE: Ending("Done", ""),
-    ReplayEnd.STOPPED: Ending("Stopped", "A person stopped it."),
-    ReplayEnd.REFUSED: Ending(
+REPLAY_ENDED: dict[ReplayEnd, ReplayEnding] = {
+    ReplayEnd.DONE: ReplayEnding("Done", ""),
+    ReplayEnd.STOPPED: ReplayEnding("Stopped", "A person stopped it."),
+    ReplayEnd.REFUSED: ReplayEnding(
         "Gave up", f"The endpoint refused {replays.MAX_REFUSALS} attempts in a row. Mend it, then replay again."
     ),
-    ReplayEnd.DISABLED: Ending("Ended", "The endpoint was disabled."),
-    ReplayEnd.DELETED: Ending("Ended", "The endpoint was deleted."),
+    ReplayEnd.DISABLED: ReplayEnding("Ended", "The endpoint was disabled."),
+    ReplayEnd.DELETED: ReplayEnding("Ended", "The endpoint was deleted."),
 }
-ROLE: dict[members.Role, str] = {
-    members.Role.VIEWER: "can see everything and change nothing",
-    members.Role.MEMBER: "can change everything except API keys, members and limits",
-    members.Role.OWNER: "can change everything",
+ROLE: dict[members.MemberRole, str] = {
+    members.MemberRole.VIEWER: "can see everything and change nothing",
+    members.MemberRole.MEMBER: "can change everything except API keys, members and limits",
+    members.MemberRole.OWNER: "can change everything",
 }
 _UNITS = ((clock.DAY, "d"), (clock.HOUR, "h"), (clock.MINUTE, "min"), (clock.SECOND, "s"))
 
 
-def api_key(key: Key) -> str:
+def api_key(key: ApiKey) -> str:
     """What an API key is called: its label and its end."""
     return f"{key.label or 'No label'} …{key.last_four}"
 

@@ -134,7 +134,7 @@ class Runner:
             "table_name": resources.TABLE_NAME,
             "projects": demo.ensure(self._data_dir),
         }
-        streams = aws_client.Client(stream.STREAMS, credentials.Source())
+        streams = aws_client.AwsClient(stream.STREAMS, credentials.Source())
         for function in topology.FUNCTIONS:
             if function.reads_logs:
                 log_lines.start(function, self._functions, self._stop)
@@ -269,7 +269,7 @@ class _Transactions(aws_client.Hook):
     def __init__(self) -> None:
         self._thread = threading.local()
 
-    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         """Make the call."""
         if call.operation == "TransactWriteItems":
             self._thread.has_written = True

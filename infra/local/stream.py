@@ -23,9 +23,9 @@ from infra.local.lambdas import Lambdas
 from infra.local.proxy import Event
 from infra.local.queues import failed_items
 from infra.topology import Function, StreamSource
-from shared.aws.client import AwsError, Client, Service, Unavailable
+from shared.aws.client import AwsClient, AwsError, AwsService, Unavailable
 
-STREAMS = Service("dynamodbstreams", "dynamodb", "DynamoDBStreams_20120810", "DYNAMODB_STREAMS")
+STREAMS = AwsService("dynamodbstreams", "dynamodb", "DynamoDBStreams_20120810", "DYNAMODB_STREAMS")
 """The streams of DynamoDB Local. (Those of AWS are at the host `streams.dynamodb`, where Lambda reads them.)"""
 INTERVAL = 0.2
 """Seconds between two reads of the stream without a nudge."""
@@ -49,7 +49,7 @@ class Poller:
         function: Function,
         source: StreamSource,
         stream_arn: str,
-        streams: Client,
+        streams: AwsClient,
         functions: Lambdas,
         data_dir: DataDir,
         stop: threading.Event,

@@ -34,7 +34,7 @@ class Actor:
 
 
 @dataclass(frozen=True)
-class Entry:
+class AuditEntry:
     """One change. `before` and `after` are the changed facts; `livemode` is None for a change of both modes."""
 
     id: str
@@ -50,7 +50,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Filter:
+class AuditFilter:
     """The entries of one person or of one kind, or both, between two instants (`until` is exclusive)."""
 
     who: str = ""
@@ -59,7 +59,7 @@ class Filter:
     until: clock.Instant = clock.LAST + 1
 
 
-ANY = Filter()
+ANY = AuditFilter()
 
 
 def entry(
@@ -98,8 +98,8 @@ def operator() -> Actor:
 
 
 def page(
-    project_id: int, starting_after: str | None = None, wanted: Filter = ANY, limit: int = PAGE
-) -> tuple[list[Entry], str | None]:
+    project_id: int, starting_after: str | None = None, wanted: AuditFilter = ANY, limit: int = PAGE
+) -> tuple[list[AuditEntry], str | None]:
     """The latest entries of a project that a filter lets through, newest first, and the cursor of the next page.
 
     A `starting_after` that is not the id of an entry counts as absent.
@@ -126,8 +126,8 @@ def _partition(project_id: int, who: str, kind: str) -> str:
     return f"{_pk(project_id)}#{hashlib.sha256(f'{who} {kind}'.encode()).hexdigest()[:32]}"
 
 
-def _of_row(row: table.Row) -> Entry:
-    return Entry(
+def _of_row(row: table.Row) -> AuditEntry:
+    return AuditEntry(
         row["sk"],
         row["at"],
         row["who"],

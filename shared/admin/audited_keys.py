@@ -9,7 +9,7 @@ from shared.admin import audit
 from shared.admin.audit import Actor
 from shared.core import clock
 from shared.projects import api_keys
-from shared.projects.api_keys import Creation, Key
+from shared.projects.api_keys import ApiKey, Creation
 from shared.store import commit, table
 from shared.store.commit import Change
 
@@ -50,7 +50,7 @@ def rotate(
     return _commit("api_key.rotated", lambda: api_keys.rotation(project_id, key_id, valid_ms, valid_until), actor, also)
 
 
-def revoke(project_id: int, key_id: str, actor: Actor) -> Key:
+def revoke(project_id: int, key_id: str, actor: Actor) -> ApiKey:
     """Revoke a key. Revoking it again changes nothing. Raises LookupError for an unknown key."""
     key = api_keys.find(project_id, key_id)
     entry = audit.entry(project_id, actor, "api_key.revoked", key.id, livemode=key.livemode, before=_facts(key))
@@ -67,7 +67,7 @@ def _commit(action: str, new: Callable[[], Creation], actor: Actor, also: Sequen
     return commit.commit(command, actor.request_id).doc
 
 
-def _facts(key: Key) -> dict[str, Any]:
+def _facts(key: ApiKey) -> dict[str, Any]:
     facts = {
         "label": key.label,
         "mode": "live" if key.livemode else "test",

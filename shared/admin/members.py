@@ -19,7 +19,7 @@ from shared.projects import projects
 from shared.store import commit, table
 
 
-class Role(StrEnum):
+class MemberRole(StrEnum):
     """What a member may do, from the fewest rights to the most."""
 
     VIEWER = "viewer"
@@ -30,7 +30,7 @@ class Role(StrEnum):
     """Also changes API keys, members and limits."""
 
 
-VIEWER, MEMBER, OWNER = ROLES = tuple(Role)
+VIEWER, MEMBER, OWNER = ROLES = tuple(MemberRole)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Member:
     id: str
     project_id: int
     email: str
-    role: Role
+    role: MemberRole
     added_at: str
     joined_at: str | None
 
@@ -69,9 +69,9 @@ class Membership:
 
     project_id: int
     project_name: str
-    role: Role
+    role: MemberRole
 
-    def may(self, role: Role) -> bool:
+    def may(self, role: MemberRole) -> bool:
         """Whether the person has the rights of this role."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
@@ -281,7 +281,7 @@ def person(id: str, others: Sequence[tuple[str, str]] = ()) -> Person:
     for number, sk in pointers.items():
         member, project = found.get((_pk(number), sk)), found.get(projects.row_key(number))
         if member and project and member.get("person") == id:
-            memberships.append(Membership(number, project["name"], Role(member["member_role"])))
+            memberships.append(Membership(number, project["name"], MemberRole(member["member_role"])))
     return Person(tuple(memberships), signed_out_at, {key: found[key] for key in others if key in found})
 
 
@@ -340,5 +340,5 @@ def _hash(email: str) -> str:
 
 def _of_row(row: table.Row) -> Member:
     project_id = int(row["pk"].split("#")[1])
-    role = Role(row["member_role"])
+    role = MemberRole(row["member_role"])
     return Member(row["sk"], project_id, row["email"], role, row["added_at"], row.get("joined_at"))

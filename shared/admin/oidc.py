@@ -26,7 +26,7 @@ import certifi
 import jwt
 
 from shared.admin.members import Identity
-from shared.admin.sign_in import Attempt
+from shared.admin.sign_in import SignInAttempt
 from shared.aws import services
 from shared.core import clock
 
@@ -54,7 +54,7 @@ class Provider:
     client_secret_id: str | None = None
     _cache: dict[str, tuple[clock.Instant, Any]] = field(default_factory=dict, repr=False)
 
-    def authorization_url(self, attempt: Attempt, redirect_uri: str) -> str:
+    def authorization_url(self, attempt: SignInAttempt, redirect_uri: str) -> str:
         """The URL at which the person signs in."""
         challenge = hashlib.sha256(attempt.verifier.encode()).digest()
         parameters = {
@@ -84,7 +84,7 @@ class Provider:
             return _with_query(endpoint, {"client_id": self.client_id, "post_logout_redirect_uri": return_to})
         return None
 
-    def identify(self, attempt: Attempt, code: str, redirect_uri: str) -> Identity:
+    def identify(self, attempt: SignInAttempt, code: str, redirect_uri: str) -> Identity:
         """Exchange the code for an ID token, and return the identity that it proves. Raises SignInRefused."""
         form = {
             "grant_type": "authorization_code",

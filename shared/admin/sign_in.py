@@ -20,7 +20,7 @@ LINK_ISSUER = "sign-in-link"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SignInAttempt:
     """An attempt to sign in at the provider. `browser` is a cookie of the browser that began it."""
 
     state: str = field(repr=False)
@@ -35,21 +35,21 @@ def links_allowed() -> bool:
     return os.environ.get("SIGN_IN_LINKS") == "1"
 
 
-def begin(return_to: str) -> Attempt:
+def begin(return_to: str) -> SignInAttempt:
     """Begin an attempt; `return_to` is the path to show after it."""
     state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
     row: table.Row = {"pk": _pk_of_attempt(state), "sk": "attempt", "kind": "sign_in", "nonce": nonce}
     row |= {"verifier": verifier, "browser": _digest(browser), "return_to": return_to}
     table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + ATTEMPT_MS)})], ids.new("req_"))
-    return Attempt(state, nonce, verifier, browser, return_to)
+    return SignInAttempt(state, nonce, verifier, browser, return_to)
 
 
-def take_attempt(state: str, browser: str) -> Attempt | None:
+def take_attempt(state: str, browser: str) -> SignInAttempt | None:
     """The attempt with this state, if this browser began it. It can be taken once; None otherwise."""
     row = _take(_pk_of_attempt(state), "attempt")
     if row is None or not secrets.compare_digest(row["browser"], _digest(browser)):
         return None
-    return Attempt(state, row["nonce"], row["verifier"], browser, row["return_to"])
+    return SignInAttempt(state, row["nonce"], row["verifier"], browser, row["return_to"])
 
 
 def new_link(email: str) -> str:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
-Kind = Literal["cancel", "reschedule", "opt_out"]
+ProposalKind = Literal["cancel", "reschedule", "opt_out"]
 """What a proposal is about."""
 LONGEST = 80
 """The length in characters of the longest message that can be a plain yes or no."""
@@ -95,7 +95,7 @@ _EMOJI = re.compile("([👍👌✅✔☑💯🙏😊🙂😀😃😄😁👏❤�
 _PUNCTUATION = re.compile(r"[,.!;\-\u2013\u2014]")
 
 
-def agrees(text: str, kind: Kind | None = None) -> bool:
+def agrees(text: str, kind: ProposalKind | None = None) -> bool:
     """Whether the message is an unconditional yes and nothing else.
 
     With the `kind` of the proposal, "yes, cancel it" agrees to a cancellation, but not to a new time.
@@ -103,7 +103,7 @@ def agrees(text: str, kind: Kind | None = None) -> bool:
     return _consists_of(_AGREEING[kind], text)
 
 
-def is_doubtful(text: str, kind: Kind) -> bool:
+def is_doubtful(text: str, kind: ProposalKind) -> bool:
     """Whether the message says "confirm" without making clear whether it means the proposal or the appointment."""
     return kind in _DOUBTFUL and not agrees(text, kind) and _consists_of(_DOUBTFUL[kind], text)
 

@@ -21,7 +21,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out
-from shared.agent.tools import TOOLS, HandoffReason, Result, Tools, TurnInput, TurnResult, handoff
+from shared.agent.tools import TOOLS, HandoffReason, ToolResult, Tools, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.aws import services
@@ -287,7 +287,7 @@ def _run(tools: Tools, call: Mapping[str, Any]) -> dict[str, Any]:
     if not TOOLS[name].accepts(arguments):
         return _mistake(id, "The input must match the schema of the tool, without missing or additional properties.")
     result = TOOLS[name].run(tools, **arguments)
-    if isinstance(result, Result):
+    if isinstance(result, ToolResult):
         content = asdict(result)
     else:
         rows = [{key: _visible(value) for key, value in asdict(view).items()} for view in result]

@@ -25,7 +25,7 @@ from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, CustomerId, SessionId
 
 if TYPE_CHECKING:
-    from shared.agent.assent import Kind
+    from shared.agent.assent import ProposalKind
 
 LATEST_CALL_MS = limits.LATEST_CALL_DAYS * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
@@ -137,7 +137,7 @@ class Proposal:
     `present_at` is the appointment's time at the proposal, `at` the new time; both RFC 3339 in UTC.
     """
 
-    kind: Kind
+    kind: ProposalKind
     appointment_id: str
     present_at: str
     at: str | None = None
@@ -148,7 +148,7 @@ OPT_OUT = Proposal("opt_out", "", "")
 
 
 @dataclass(frozen=True)
-class Result:
+class ToolResult:
     """The result of a tool: whether it succeeded, and a sentence for the agent."""
 
     ok: bool
@@ -237,7 +237,7 @@ class TurnResult:
         return self.has("conversation_ended", "handoff", "customer_opted_out") or self.ends_for_later
 
 
-Method = TypeVar("Method", bound=Callable[..., "Result | list[AppointmentView]"])
+Method = TypeVar("Method", bound=Callable[..., "ToolResult | list[AppointmentView]"])
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Tool:
     arguments: Mapping[str, Mapping[str, Any]]
     is_available: Callable[[TurnInput], bool]
     """Whether the model sees it in this turn."""
-    run: Callable[..., Result | list[AppointmentView]]
+    run: Callable[..., ToolResult | list[AppointmentView]]
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -306,24 +306,24 @@ class Tools:
         return [to_view(record.doc, self.known.settings["timezone"]) for record in self.known.appointments]
 
     @tool("Confirm an appointment, at once.", appointment_id=_ID)
-    def confirm(self, appointment_id: str) -> Result:
+    def confirm(self, appointment_id: str) -> ToolResult:
         """Confirm an appointment in this turn, unless the message may mean the proposal."""
         if (doubt := self._doubt()) is not None:
             return doubt
         return self._change(appointment_id, AppointmentPatch(status="confirmed"), CallOutcome.CONFIRMED)
 
     @tool("Propose to cancel an appointment.", appointment_id=_ID)
-    def propose_cancellation(self, appointment_id: str) -> Result:
+    def propose_cancellation(self, appointment_id: str) -> ToolResult:
         """Propose to cancel an appointment. It is cancelled only if the user's next message agrees."""
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
         if record.doc["status"] == AppointmentStatus.CANCELLED:
-            return Result(False, "The appointment is already cancelled.")
+            return ToolResult(False, "The appointment is already cancelled.")
         return self._propose(Proposal("cancel", appointment_id, record.doc["appointment_at"]))
 
     @tool("Propose another time for an appointment.", appointment_id=_ID, at=_AT)
-    def propose_reschedule(self, appointment_id: str, at: str) -> Result:
+    def propose_reschedule(self, appointment_id: str, at: str) -> ToolResult:
         """Propose a new time, RFC 3339 with an offset. The appointment moves only if the user's next message agrees.
 
         If the settings do not allow the time, the next possible one is proposed. If there is none, or the settings
@@ -335,45 +335,45 @@ class Tools:
         try:
             instant = clock.parse(at)
         except ValueError:
-            return Result(False, "The time must be RFC 3339 with a UTC offset.")
+            return ToolResult(False, "The time must be RFC 3339 with a UTC offset.")
         if instant <= clock.now():
-            return Result(False, "The new time must be in the future.")
+            return ToolResult(False, "The new time must be in the future.")
         if record.doc["status"] == AppointmentStatus.CANCELLED:
-            return Result(False, "A cancelled appointment cannot be moved.")
+            return ToolResult(False, "A cancelled appointment cannot be moved.")
         if clock.iso(instant) == record.doc["appointment_at"]:
-            return Result(False, "The appointment is already at that time.")
+            return ToolResult(False, "The appointment is already at that time.")
         if refusal := self._refusal():
             return refusal
         return self._propose_time(record, instant)
 
     @tool("Do what you proposed in your previous turn, now that the customer agrees.")
-    def commit_proposal(self) -> Result:
+    def commit_proposal(self) -> ToolResult:
         """Commit the proposal of the previous turn, if the user's message agrees to it."""
         if self.proposal is None:
-            return Result(False, "Nothing was proposed in the previous turn.")
+            return ToolResult(False, "Nothing was proposed in the previous turn.")
         if (doubt := self._doubt()) is not None:
             return doubt
         # Its patterns take as long as all other imports of a function, most of which use only the types of this module.
         from shared.agent import assent
 
         if not assent.agrees(self.known.message, self.proposal.kind):
-            return Result(False, "The user's message does not agree; the proposal is dropped.")
+            return ToolResult(False, "The user's message does not agree; the proposal is dropped.")
         record = self._appointment(self.proposal.appointment_id)
         if record is None or record.doc["appointment_at"] != self.proposal.present_at:
-            return Result(
+            return ToolResult(
                 False, "The appointment has changed since the proposal; list the appointments and propose again."
             )
         if self.proposal.kind == "cancel":
             patch = AppointmentPatch(status="cancelled")
             return self._change(self.proposal.appointment_id, patch, CallOutcome.CANCELLED)
         if self.proposal.at is None or clock.parse(self.proposal.at) <= clock.now():
-            return Result(False, "The proposed time has passed; ask for another time.")
+            return ToolResult(False, "The proposed time has passed; ask for another time.")
         # The settings may have changed since. An offer stands even if the notice has become too short.
         rules = self._rules(notice=0)
         if rules is None:
             return self._leave_to_staff()
         if rules.problem(clock.parse(self.proposal.at), _duration_ms(record)) is not None:
-            return Result(False, "The proposed time is not possible any more; propose another time.")
+            return ToolResult(False, "The proposed time is not possible any more; propose another time.")
         patch = AppointmentPatch(appointment_at=self.proposal.at)
         return self._change(self.proposal.appointment_id, patch, CallOutcome.RESCHEDULED)
 
@@ -381,63 +381,63 @@ class Tools:
         "Have the customer called by phone, now, when they ask for it.",
         when=lambda known: known.can_request_call,
     )
-    def request_call(self) -> Result:
+    def request_call(self) -> ToolResult:
         """Request a phone call to the customer now."""
         if not self.known.can_request_call:
-            return Result(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
+            return ToolResult(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
         self.result.wants_call = True
         if (at := self.known.calls_at) is None:
-            return Result(True, "The customer will be called.")
+            return ToolResult(True, "The customer will be called.")
         local = clock.local(at, ZoneInfo(self.known.settings["timezone"]))
-        return Result(True, f"No calls are made at this hour. The customer will be called at {local}: say so.")
+        return ToolResult(True, f"No calls are made at this hour. The customer will be called at {local}: say so.")
 
     @tool(
         "End this call: the customer wants to be called again at another time.",
         when=lambda known: known.in_call,
         at=_AT,
     )
-    def call_later(self, at: str) -> Result:
+    def call_later(self, at: str) -> ToolResult:
         """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
         if not self.known.in_call:
-            return Result(False, "This is not a phone call.")
+            return ToolResult(False, "This is not a phone call.")
         if self.known.changed_before:
-            return Result(False, "An appointment was already changed in this call; another call is not needed.")
+            return ToolResult(False, "An appointment was already changed in this call; another call is not needed.")
         if refusal := self._refusal():
             return refusal
         try:
             instant = clock.parse(at)
         except ValueError:
-            return Result(False, "The time must be RFC 3339 with a UTC offset.")
+            return ToolResult(False, "The time must be RFC 3339 with a UTC offset.")
         if not clock.now() < instant < clock.now() + LATEST_CALL_MS:
-            return Result(False, "The time of the next call must be in the future, and within a year.")
+            return ToolResult(False, "The time of the next call must be in the future, and within a year.")
         self.result.call_later_at, self.result.ends_for_later = instant, True
-        return Result(True, "Saved. The call ends with your reply.")
+        return ToolResult(True, "Saved. The call ends with your reply.")
 
     @tool("Ask whether the customer wants no more calls and messages, when they seem to wish so.")
-    def ask_about_opt_out(self) -> Result:
+    def ask_about_opt_out(self) -> ToolResult:
         """Ask whether the person does not want to be called or written to again; the next message may say so."""
         if refusal := self._refusal():
             return refusal
         self.result.proposed = OPT_OUT
-        return Result(True, "The reply asks whether the customer wants no more calls and messages.")
+        return ToolResult(True, "The reply asks whether the customer wants no more calls and messages.")
 
     @tool("Hand the conversation to a person.", reason=_REASON)
-    def hand_off(self, reason: HandoffReason) -> Result:
+    def hand_off(self, reason: HandoffReason) -> ToolResult:
         """Hand the conversation to a person. The agent can change nothing afterwards."""
         if not self.result.has("handoff"):
             self.result.actions.append(handoff(reason))
-        return Result(True, "A person will take over.")
+        return ToolResult(True, "A person will take over.")
 
     @tool("End the conversation with this reply, when the customer is done.")
-    def end_conversation(self) -> Result:
+    def end_conversation(self) -> ToolResult:
         """End the conversation with this reply."""
         if not self.result.has("conversation_ended"):
             self.result.actions.append({"type": "conversation_ended"})
-        return Result(True, "The conversation ends with your reply.")
+        return ToolResult(True, "The conversation ends with your reply.")
 
-    def _propose_time(self, record: AppointmentRecord, wished: clock.Instant) -> Result:
+    def _propose_time(self, record: AppointmentRecord, wished: clock.Instant) -> ToolResult:
         """Propose the wished time, or the next possible one. Hands over if there is none."""
         rules = self._rules(self.known.settings["minimum_notice_minutes"])
         if rules is None:
@@ -457,14 +457,14 @@ class Tools:
         week = self.known.settings["opening_hours"] if is_bound else []
         return TimePolicy(ZoneInfo(self.known.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
 
-    def _leave_to_staff(self) -> Result:
+    def _leave_to_staff(self) -> ToolResult:
         self.hand_off(HandoffReason.CHANGE_REQUESTED)
         problem = self.result.problem
         why = "" if problem is None else f"{_NOT_POSSIBLE[problem]} No other time within 14 days is. "
         message = f"{why}A person decides about this change, and was asked to. Say so, and that they will be in touch."
-        return Result(False, message)
+        return ToolResult(False, message)
 
-    def _doubt(self) -> Result | None:
+    def _doubt(self) -> ToolResult | None:
         """Repeat the proposal if "confirm" can mean the proposal or the appointment; the user is asked again."""
         from shared.agent import assent
 
@@ -478,9 +478,9 @@ class Tools:
         message = (
             "The message can mean the proposal or the appointment. The proposal was repeated; ask for a yes or a no."
         )
-        return Result(False, message) if result.ok else result
+        return ToolResult(False, message) if result.ok else result
 
-    def _change(self, appointment_id: str, patch: AppointmentPatch, outcome: CallOutcome) -> Result:
+    def _change(self, appointment_id: str, patch: AppointmentPatch, outcome: CallOutcome) -> ToolResult:
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
@@ -489,27 +489,27 @@ class Tools:
         try:
             after = commands.apply(record.doc, patch)
         except ApiError as error:
-            return Result(False, error.message)
+            return ToolResult(False, error.message)
         self.result.outcome = outcome
         if after is record.doc:
-            return Result(True, "No change was necessary.")
+            return ToolResult(True, "No change was necessary.")
         self.result.staged = StagedChange(record, after)
         self.result.actions.append({"type": _ACTIONS[outcome], "appointment_id": appointment_id})
-        return Result(True, "Done.")
+        return ToolResult(True, "Done.")
 
-    def _propose(self, proposal: Proposal) -> Result:
+    def _propose(self, proposal: Proposal) -> ToolResult:
         if refusal := self._refusal():
             return refusal
         self.result.proposed = proposal
-        return Result(True, "Proposed, but not done yet. Describe the change and ask whether the user agrees.")
+        return ToolResult(True, "Proposed, but not done yet. Describe the change and ask whether the user agrees.")
 
-    def _refusal(self) -> Result | None:
+    def _refusal(self) -> ToolResult | None:
         """The reason why this turn can make no further change; None if it can."""
         if self.result.has("handoff"):
-            return Result(False, "The conversation was handed to a person; nothing more can be changed.")
+            return ToolResult(False, "The conversation was handed to a person; nothing more can be changed.")
         changed = any(action["type"].startswith("appointment_") for action in self.result.actions)
         if self.result.ends_for_later:
-            return Result(False, "The customer wants to be called again; nothing more can be done in this call.")
+            return ToolResult(False, "The customer wants to be called again; nothing more can be done in this call.")
         return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None
 
     def _appointment(self, id: str) -> AppointmentRecord | None:
@@ -525,8 +525,8 @@ _NOT_POSSIBLE = {
     Problem.TOO_SOON: "The time is not possible: it is too short notice.",
     Problem.OUTSIDE_HOURS: "The time is not possible: it is outside of the opening hours.",
 }
-_UNKNOWN = Result(False, "This customer has no such appointment.")
-_ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; do the rest in later turns.")
+_UNKNOWN = ToolResult(False, "This customer has no such appointment.")
+_ONE_CHANGE = ToolResult(False, "Only one change or proposal can be made in a turn; do the rest in later turns.")
 
 
 def _duration_ms(record: AppointmentRecord) -> int:

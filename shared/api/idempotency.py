@@ -41,7 +41,7 @@ class Replayed(Exception):
 
 
 @dataclass(frozen=True)
-class Key:
+class IdempotencyKey:
     """The Idempotency-Key of a request, and the request it is bound to.
 
     `api_key` encrypts responses that hold a secret. It is not stored.
@@ -58,12 +58,12 @@ class Key:
         return self.scope.pk("idempotency", hashlib.sha256(self.value.encode()).hexdigest())
 
 
-def read_key(request: StarletteRequest, scope: Scope, body: Mapping[str, Any], api_key: str) -> Key | None:
+def read_key(request: StarletteRequest, scope: Scope, body: Mapping[str, Any], api_key: str) -> IdempotencyKey | None:
     """The key of the request; None without the header. Raises `idempotency_key_invalid`."""
     value = parse(request.headers.getlist(_HEADER))
     if value is None:
         return None
-    return Key(scope, value, fingerprint(request.method, request.url.path, body), api_key)
+    return IdempotencyKey(scope, value, fingerprint(request.method, request.url.path, body), api_key)
 
 
 def parse(headers: Sequence[str]) -> str | None:
@@ -81,7 +81,7 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{method}\n{path}\n{canonical}".encode()).hexdigest()
 
 
-def record(key: Key, response: Response, request_id: str) -> table.Put:
+def record(key: IdempotencyKey, response: Response, request_id: str) -> table.Put:
     """The write that saves a response. It raises Replayed if the key has a record that is not expired."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
@@ -99,18 +99,18 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
     )
 
 
-def _replayed(key: Key, old: table.Row | None) -> Replayed:
+def _replayed(key: IdempotencyKey, old: table.Row | None) -> Replayed:
     assert old is not None
     return Replayed(read(key, old))
 
 
-def find(key: Key) -> Response | None:
+def find(key: IdempotencyKey) -> Response | None:
     """The saved response of the key; None if there is none, or if it has expired. Raises `idempotency_key_reused`."""
     row = table.get(key.pk, "record")
     return None if row is None else read(key, row)
 
 
-def read(key: Key, row: table.Row) -> Response:
+def read(key: IdempotencyKey, row: table.Row) -> Response:
     """The saved response in a record. Raises `idempotency_key_reused` if the record belongs to another request."""
     if row["fingerprint"] != key.fingerprint:
         raise _key_reused()
@@ -119,12 +119,12 @@ def read(key: Key, row: table.Row) -> Response:
     return Response(row["code"], body, row.get("location"), pending=pending, original_request=row["req"])
 
 
-def _seal(key: Key, body: str) -> table.Row:
+def _seal(key: IdempotencyKey, body: str) -> table.Row:
     salt, nonce = os.urandom(16), os.urandom(12)
     return {"salt": salt, "nonce": nonce, "sealed": _cipher(key, salt).encrypt(nonce, body.encode(), None)}
 
 
-def _unseal(key: Key, row: table.Row) -> str:
+def _unseal(key: IdempotencyKey, row: table.Row) -> str:
     from cryptography.exceptions import InvalidTag
 
     try:
@@ -137,7 +137,7 @@ def _key_reused() -> ApiError:
     return ApiError(Code.IDEMPOTENCY_KEY_REUSED, param=_HEADER)
 
 
-def _cipher(key: Key, salt: bytes) -> Any:
+def _cipher(key: IdempotencyKey, salt: bytes) -> Any:
     # Imported here, because only responses that hold a secret need it.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hashes import SHA256

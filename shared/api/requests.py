@@ -52,7 +52,7 @@ class Request(Generic[B]):
     path: str
     context: RequestContext
     body: B
-    key: idempotency.Key | None = field(repr=False)
+    key: idempotency.IdempotencyKey | None = field(repr=False)
     ahead: table.ReadAhead | None = field(repr=False)
     """The read of the resource in the path, if it was sent before the key was authenticated."""
 

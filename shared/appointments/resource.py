@@ -168,18 +168,18 @@ class AppointmentCreate(AppointmentFields):
 
     customer_id: CustomerId
     """The id of a customer who is not deleted."""
-    appointment_at: fields.Instant
+    appointment_at: fields.DateTime
     """The time of the appointment, with a UTC offset. A past time is accepted."""
     status: Annotated[Literal["pending", "confirmed"], Keywords(name="AppointmentCreateStatus")] = "pending"
     """The status to begin with."""
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataCreate | None = None
     """Your own keys and values. A key with the value null is omitted."""
 
 
 class AppointmentPatch(AppointmentFields):
     """A merge patch: an absent field keeps its value, null clears it. The customer never changes."""
 
-    appointment_at: fields.Instant = fields.ABSENT
+    appointment_at: fields.DateTime = fields.ABSENT
     """The time of the appointment, with a UTC offset. A new time reschedules the appointment."""
     status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = fields.ABSENT
     """The new status. `rescheduled` requires a new `appointment_at`; `cancelled` and `failed` allow none."""

@@ -39,7 +39,7 @@ from shared.aws.connections import (
     ConnectionFailed,
     Connections,
     Exchange,
-    Reply,
+    HttpResponse,
     tls_context,
 )
 from shared.aws.credentials import NoCredentials, Source
@@ -82,7 +82,7 @@ class AwsError(Exception):
 
 
 @dataclass(frozen=True)
-class Service:
+class AwsService:
     """A service. `name` is boto3's name for it, `target` begins the header that names an operation.
 
     `endpoint` begins the host name and is also the name in signatures; `variable` ends `AWS_ENDPOINT_URL_…`.
@@ -95,17 +95,17 @@ class Service:
     version: str = "1.0"
 
 
-DYNAMODB = Service("dynamodb", "dynamodb", "DynamoDB_20120810", "DYNAMODB")
-SQS = Service("sqs", "sqs", "AmazonSQS", "SQS")
-STEP_FUNCTIONS = Service("stepfunctions", "states", "AWSStepFunctions", "SFN")
-KMS = Service("kms", "kms", "TrentService", "KMS", version="1.1")
+DYNAMODB = AwsService("dynamodb", "dynamodb", "DynamoDB_20120810", "DYNAMODB")
+SQS = AwsService("sqs", "sqs", "AmazonSQS", "SQS")
+STEP_FUNCTIONS = AwsService("stepfunctions", "states", "AWSStepFunctions", "SFN")
+KMS = AwsService("kms", "kms", "TrentService", "KMS", version="1.1")
 
 _REGION = re.compile(r"(?!cn-)[a-z]{2}(-gov)?-[a-z]+-[0-9]{1,2}")
 """A region under `amazonaws.com`. China, the sovereign cloud and the isolated partitions have other domains."""
 
 
 @dataclass(frozen=True)
-class Call:
+class AwsCall:
     """A call of our code, of however many attempts."""
 
     service: str
@@ -119,15 +119,15 @@ class Hook:
     one_at_a_time = True
     """Whether calls that are begun early wait until their response is read, so that the hook sees one after another."""
 
-    def call(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
+    def call(self, call: AwsCall, proceed: Callable[[AwsCall], Any]) -> Any:
         """Make the call and return its response."""
         return proceed(call)
 
-    def attempt(self, call: Call, proceed: Callable[[], Reply]) -> Reply:
+    def attempt(self, call: AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
         """Make one attempt and return the HTTP response. May raise ConnectionFailed."""
         return proceed()
 
-    def pause(self, call: Call, proceed: Callable[[], None]) -> None:
+    def pause(self, call: AwsCall, proceed: Callable[[], None]) -> None:
         """Wait between two attempts."""
         proceed()
 
@@ -146,10 +146,10 @@ def hooked(hook: Hook) -> Iterator[None]:
         _hooks = tuple(each for each in _hooks if each is not hook)
 
 
-class Client:
+class AwsClient:
     """A client of one service in one region, as the environment says when it is created. Threads may share it."""
 
-    def __init__(self, service: Service, credentials: Source) -> None:
+    def __init__(self, service: AwsService, credentials: Source) -> None:
         self.service = service
         self._region = region()
         url = endpoint(service, self._region)
@@ -163,18 +163,18 @@ class Client:
     def call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         """Call an operation and return its response. Raises AwsError or Unavailable."""
         if not _hooks:
-            return self._call(Call(self.service.name, operation, parameters))
-        proceed: Callable[[Call], Any] = self._call
+            return self._call(AwsCall(self.service.name, operation, parameters))
+        proceed: Callable[[AwsCall], Any] = self._call
         for hook in _hooks:
             proceed = partial(hook.call, proceed=proceed)
-        return proceed(Call(self.service.name, operation, parameters))
+        return proceed(AwsCall(self.service.name, operation, parameters))
 
     def begin(self, operation: str, parameters: Mapping[str, Any]) -> BegunCall:
         """Send the request of a call now, and read its response later: one thread can have several calls under way.
 
         Raises nothing. With a hook, the request is sent later, unless the hook need not see such calls.
         """
-        call, exchange = Call(self.service.name, operation, parameters), None
+        call, exchange = AwsCall(self.service.name, operation, parameters), None
         if not any(hook.one_at_a_time for hook in _hooks):
             with contextlib.suppress(NoCredentials, ConnectionFailed):
                 exchange = self._connections.send(self._request(call))
@@ -188,7 +188,7 @@ class Client:
         """Close the connections that are not in use."""
         self._connections.close()
 
-    def _call(self, call: Call, begun: Exchange | None = None) -> Any:
+    def _call(self, call: AwsCall, begun: Exchange | None = None) -> Any:
         uncertain = False
         cost = 0
         attempt = 1
@@ -205,10 +205,10 @@ class Client:
             self._pause(call, pause(self.service, attempt, outcome.throttled))
             attempt += 1
 
-    def _attempt(self, call: Call, begun: Exchange | None) -> Success | Failure:
-        send: Callable[[], Reply]
+    def _attempt(self, call: AwsCall, begun: Exchange | None) -> Success | Failure:
+        send: Callable[[], HttpResponse]
         try:
-            send = begun.reply if begun else partial(self._connections.exchange, self._request(call))
+            send = begun.response if begun else partial(self._connections.exchange, self._request(call))
         except NoCredentials as error:
             return Failure(Unavailable(f"no credentials: {error}"))
         for hook in _hooks:
@@ -219,7 +219,7 @@ class Client:
             unsent = failed.reason.startswith("connect_")
             return Failure(Unavailable(failed.reason), retryable=True, uncertain=not unsent)
 
-    def _request(self, call: Call) -> bytes:
+    def _request(self, call: AwsCall) -> bytes:
         credentials = self._credentials.current()
         body = to_json(call.parameters)
         now = time.gmtime(clock.to_unix(clock.now()))
@@ -247,7 +247,7 @@ class Client:
         )
         return head.encode("latin-1") + body
 
-    def _pause(self, call: Call, seconds: float) -> None:
+    def _pause(self, call: AwsCall, seconds: float) -> None:
         wait: Callable[[], None] = partial(clock.sleep, seconds)
         for hook in _hooks:
             wait = partial(hook.pause, call, wait)
@@ -258,8 +258,8 @@ class Client:
 class BegunCall:
     """A call whose request is sent, unless `exchange` is None."""
 
-    client: Client
-    call: Call
+    client: AwsClient
+    call: AwsCall
     exchange: Exchange | None
 
     def response(self) -> Any:
@@ -313,31 +313,31 @@ class _Quota:
                 self._left = min(_QUOTA, self._left + amount)
 
 
-def judge(service: Service, reply: Reply) -> Success | Failure:
+def judge(service: AwsService, response: HttpResponse) -> Success | Failure:
     """What an HTTP response says, and whether another attempt may help."""
-    checksum = reply.headers.get("x-amz-crc32") if service is DYNAMODB else None
-    if checksum is not None and checksum != str(crc32(reply.body)):
+    checksum = response.headers.get("x-amz-crc32") if service is DYNAMODB else None
+    if checksum is not None and checksum != str(crc32(response.body)):
         return Failure(Unavailable("checksum"), uncertain=True, retryable=True)
-    if 200 <= reply.status < 300:
+    if 200 <= response.status < 300:
         try:
-            return Success(from_json(reply.body) if reply.body else {})
+            return Success(from_json(response.body) if response.body else {})
         except ValueError:
             return Failure(Unavailable("not JSON"), uncertain=True, retryable=True)
-    error = _error(reply)
-    throttled = is_throttled(error.code, reply.status) or _throttled_writes(error)
-    transient = is_transient(error.code, reply.status)
+    error = _error(response)
+    throttled = is_throttled(error.code, response.status) or _throttled_writes(error)
+    transient = is_transient(error.code, response.status)
     in_progress = error.code == ErrorCode.TRANSACTION_IN_PROGRESS
     unavailable = (throttled or transient) and not in_progress
-    uncertain = in_progress or (not throttled and (transient or reply.status >= 500))
+    uncertain = in_progress or (not throttled and (transient or response.status >= 500))
     return Failure(
         Unavailable(error.code) if unavailable else error,
-        uncertain=reply.resent or uncertain,
+        uncertain=response.resent or uncertain,
         retryable=throttled or transient,
         throttled=throttled,
     )
 
 
-def pause(service: Service, attempt: int, throttled: bool) -> float:
+def pause(service: AwsService, attempt: int, throttled: bool) -> float:
     """Seconds to wait after this failed attempt (from 1): a random part of a time that doubles."""
     scale = THROTTLED_PAUSE_S if throttled else DYNAMODB_PAUSE_S if service is DYNAMODB else TRANSIENT_PAUSE_S
     return random.random() * float(min(scale * 2 ** (attempt - 1), _LONGEST_PAUSE_S))
@@ -352,7 +352,7 @@ def region() -> str:
     return found
 
 
-def endpoint(service: Service, region: str) -> str:
+def endpoint(service: AwsService, region: str) -> str:
     """The URL of a service's endpoint: the environment's, or that of the region."""
     for variable in (f"AWS_ENDPOINT_URL_{service.variable}", "AWS_ENDPOINT_URL"):
         if url := os.environ.get(variable):
@@ -362,17 +362,17 @@ def endpoint(service: Service, region: str) -> str:
     return f"https://{service.endpoint}.{region}.amazonaws.com"
 
 
-def _error(reply: Reply) -> AwsError:
+def _error(response: HttpResponse) -> AwsError:
     try:
-        body = json.loads(reply.body) if reply.body else {}
+        body = json.loads(response.body) if response.body else {}
     except ValueError:
-        body = {"message": reply.body[:200].decode(errors="replace")}
+        body = {"message": response.body[:200].decode(errors="replace")}
     if not isinstance(body, dict):
         body = {}
-    named = body.get("__type") or reply.headers.get("x-amzn-errortype") or str(reply.status)
+    named = body.get("__type") or response.headers.get("x-amzn-errortype") or str(response.status)
     # In full "com.amazonaws.dynamodb.v20120810#ThrottlingException" or "ThrottlingException:http://…".
     code = str(named).partition(":")[0].rpartition("#")[2]
-    return AwsError(code, str(body.get("message", body.get("Message", ""))), reply.status, body)
+    return AwsError(code, str(body.get("message", body.get("Message", ""))), response.status, body)
 
 
 def _throttled_writes(error: AwsError) -> bool:

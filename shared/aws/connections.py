@@ -48,7 +48,7 @@ class _Closed(ConnectionFailed):
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpResponse:
     """An HTTP response. The names of its headers are in lower case."""
 
     status: int
@@ -79,9 +79,9 @@ class Connections:
         self._idle: deque[tuple[socket.socket, clock.Instant]] = deque()
         """With the instant of their last response, by the wall clock: others may stand still in a frozen process."""
 
-    def exchange(self, request: bytes) -> Reply:
+    def exchange(self, request: bytes) -> HttpResponse:
         """Send a whole request and return the response. Raises ConnectionFailed."""
-        return self.send(request).reply()
+        return self.send(request).response()
 
     def send(self, request: bytes) -> Exchange:
         """Send a whole request; the exchange reads the response. Raises ConnectionFailed if it cannot connect."""
@@ -162,7 +162,7 @@ class Exchange:
         self._failure: OSError | None = None
         self._send(connection)
 
-    def reply(self) -> Reply:
+    def response(self) -> HttpResponse:
         """The response. Raises ConnectionFailed."""
         try:
             return self._read()
@@ -191,13 +191,13 @@ class Exchange:
         except OSError as error:
             self._failure = error
 
-    def _read(self) -> Reply:
+    def _read(self) -> HttpResponse:
         failure, self._failure = self._failure, None
         keep = False
         try:
             if failure is not None:
                 raise failure
-            reply, keep = self._reading.reply()
+            response, keep = self._reading.response()
         except TimeoutError:
             raise ConnectionFailed("response_timeout") from None
         except OSError:
@@ -207,7 +207,7 @@ class Exchange:
                 self._connections.keep(self._connection)
             else:
                 self._connection.close()
-        return reply
+        return response
 
 
 def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
@@ -243,7 +243,7 @@ class _Reading:
         """Raise an OSError from now on where a byte would have to be waited for."""
         self._waits = False
 
-    def reply(self) -> tuple[Reply, bool]:
+    def response(self) -> tuple[HttpResponse, bool]:
         """The response, and whether the connection may be kept. Raises ConnectionFailed or OSError."""
         status, headers, keep = self._head()
         while status < 200:  # an interim response
@@ -257,7 +257,7 @@ class _Reading:
         else:
             # Its end would be the end of the connection, so that a broken one could not be told from a whole one.
             raise ConnectionFailed("response_malformed")
-        return Reply(status, headers, body), keep and not self._unread
+        return HttpResponse(status, headers, body), keep and not self._unread
 
     def _head(self) -> tuple[int, dict[str, str], bool]:
         """The status, the headers, and whether the server keeps the connection."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.aws import client as aws_client
-from shared.aws.client import LONGEST_CALL_S, AwsError, Client, Unavailable
+from shared.aws.client import LONGEST_CALL_S, AwsClient, AwsError, Unavailable
 from shared.aws.connections import CONNECT_S, KEPT_MS, RESPONSE_S
 from shared.aws.credentials import Source
 from shared.aws.error_codes import is_throttled, is_transient
@@ -50,27 +50,27 @@ _credentials = _Once(Source)
 
 
 @_Once
-def dynamodb() -> Client:
+def dynamodb() -> AwsClient:
     """The DynamoDB client. Only `shared/store/table` makes calls with it."""
-    return Client(aws_client.DYNAMODB, _credentials())
+    return AwsClient(aws_client.DYNAMODB, _credentials())
 
 
 @_Once
-def sqs() -> Client:
+def sqs() -> AwsClient:
     """The SQS client."""
-    return Client(aws_client.SQS, _credentials())
+    return AwsClient(aws_client.SQS, _credentials())
 
 
 @_Once
-def stepfunctions() -> Client:
+def stepfunctions() -> AwsClient:
     """The Step Functions client."""
-    return Client(aws_client.STEP_FUNCTIONS, _credentials())
+    return AwsClient(aws_client.STEP_FUNCTIONS, _credentials())
 
 
 @_Once
-def kms() -> Client:
+def kms() -> AwsClient:
     """The KMS client, for the key that encrypts signing secrets."""
-    return Client(aws_client.KMS, _credentials())
+    return AwsClient(aws_client.KMS, _credentials())
 
 
 @_Once

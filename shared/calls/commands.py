@@ -39,11 +39,11 @@ class CallCreate(fields.Input):
     """An appointment of the customer that the call is about. It must not be cancelled or deleted."""
     channel: Literal["phone", "whatsapp"] | None = None
     """How to call. `phone` by default; some of test mode's numbers imply `whatsapp`."""
-    not_before: fields.Instant | None = None
+    not_before: fields.DateTime | None = None
     """The earliest time of the call, at most 366 days ahead. The calling hours of the agent's settings hold as well."""
     instructions: Annotated[str, fields.text(2000)] | None = None
     """Instructions for the agent."""
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataCreate | None = None
     """Your own keys and values, for the session. A key with the value null is omitted."""
 
 

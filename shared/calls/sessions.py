@@ -158,7 +158,7 @@ class SessionRow(ResourceRow):
     talked: NotRequired[bool]
     """The customer has spoken with the agent."""
     silences: NotRequired[int]
-    """The number of consecutive turns in which the customer said nothing."""
+    """How often in succession the customer has said nothing."""
     proposal: NotRequired[str]
     """The change that the agent has proposed and the customer has not answered yet, as JSON text."""
     changed: NotRequired[bool]

@@ -29,7 +29,7 @@ from shared.conversations.resource import (
     of_thread,
     thread_key,
 )
-from shared.conversations.turns import Turn
+from shared.conversations.turns import ClaimedTurn
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
@@ -207,7 +207,7 @@ class SentMessage:
     """A user's message that was stored."""
 
     row: MessageRow
-    turn: Turn | None
+    turn: ClaimedTurn | None
     """Its turn, if the request that stores it has claimed it."""
     conversation: ConversationRecord
     """The conversation after the message."""

@@ -35,7 +35,7 @@ class CustomerReference(CustomerFields):
     """The customer's id. It cannot be combined with other fields."""
     phone: fields.Phone | None = None
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataCreate | None = None
     """The metadata of a customer who is created."""
 
     @classmethod

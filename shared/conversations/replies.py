@@ -39,7 +39,7 @@ from shared.conversations.resource import (
     is_held,
     transcript,
 )
-from shared.conversations.turns import WINDOW_S, Turn
+from shared.conversations.turns import WINDOW_S, ClaimedTurn
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.core.log import logger
@@ -88,7 +88,7 @@ class AgentReply:
     """What the agent calls the business, if that was read."""
 
 
-def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
+def reply_to(turn: ClaimedTurn, conversation: ConversationRecord | None = None) -> str:
     """Get the agent's reply to the message of a turn and commit it. Returns the body of the request's response.
 
     `conversation` saves a read if the caller knows its current row. If there is no reply, the turn is released, for
@@ -108,7 +108,7 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         raise
 
 
-def _reply_once(turn: Turn, conversation: ConversationRecord) -> str:
+def _reply_once(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
     """Get the agent's reply for the current rows and commit it. Returns the body of the request's response.
 
     Raises ConditionFailed or Contended if a row was modified since it was read.
@@ -138,14 +138,14 @@ def _introduction(business: str) -> str:
     return f"{INTRODUCTION}{escape(business)}.\n\n"
 
 
-def _keep_wish(turn: Turn, conversation: ConversationRecord, chosen: AgentReply) -> None:
+def _keep_wish(turn: ClaimedTurn, conversation: ConversationRecord, chosen: AgentReply) -> None:
     """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
     customer_id = conversation.doc["customer_id"]
     if customer_id is not None and chosen.reply.result.has("customer_opted_out"):
         opting_out.opt_out_now(turn.scope, customer_id)
 
 
-def _requested_call(turn: Turn, conversation: ConversationRecord, chosen: AgentReply) -> Change[Session] | None:
+def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, chosen: AgentReply) -> Change[Session] | None:
     """The call that the agent requests; None if it requests none. Raises ApiError if the customer cannot be called."""
     if not chosen.reply.result.wants_call or _is_ended(conversation):
         return None
@@ -157,7 +157,7 @@ def _is_ended(conversation: ConversationRecord) -> bool:
     return conversation.doc["status"] == ConversationStatus.ENDED
 
 
-def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
+def _introduced_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     """The agent's reply and changes, for the current rows. The first one that is not forced says who replies."""
     result = _choose_reply(turn, conversation, may_call)
     is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
@@ -168,7 +168,7 @@ def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bo
     return dataclasses.replace(result, reply=dataclasses.replace(result.reply, content=content), introduces=True)
 
 
-def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
+def _choose_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     customer_id = conversation.doc["customer_id"]
     known = TurnInput((), turn.message["content"], proposal=_proposal(conversation), customer_id=customer_id)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
@@ -227,7 +227,7 @@ def _exists(scope: Scope, customer_id: str) -> bool:
     return table.get(scope.pk(CUSTOMERS.kind), customer_id) is not None
 
 
-def _ask_agent(turn: Turn, known: TurnInput) -> AgentReply:
+def _ask_agent(turn: ClaimedTurn, known: TurnInput) -> AgentReply:
     if turn.scope.is_simulated and known.message == SIMULATED_ERROR:
         return _apology()
     history = [
@@ -265,7 +265,9 @@ def _apology() -> AgentReply:
     return AgentReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
 
 
-def _save_reply(turn: Turn, conversation: ConversationRecord, chosen: AgentReply, call: Change[Session] | None) -> str:
+def _save_reply(
+    turn: ClaimedTurn, conversation: ConversationRecord, chosen: AgentReply, call: Change[Session] | None
+) -> str:
     """Commit the reply, its changes and the call. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
@@ -317,7 +319,12 @@ def _response_body(message: UserMessage, reply: AssistantMessage, conversation: 
 
 
 def _conversation_after(
-    turn: Turn, conversation: ConversationRecord, reply: AssistantMessage, result: TurnResult, *, introduces: bool
+    turn: ClaimedTurn,
+    conversation: ConversationRecord,
+    reply: AssistantMessage,
+    result: TurnResult,
+    *,
+    introduces: bool,
 ) -> Change[Conversation]:
     """The conversation after the reply, which may end it."""
     at, before = reply["created_at"], conversation.doc
@@ -344,12 +351,12 @@ def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult)
     return [APPOINTMENTS.replace(scope, *result.staged), customer_exists]
 
 
-def _message_row(turn: Turn, reply: AssistantMessage) -> table.Row:
+def _message_row(turn: ClaimedTurn, reply: AssistantMessage) -> table.Row:
     row = {"pk": turn.claim.row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
     return row | {"conversation_id": turn.conversation_id}
 
 
-def _unlocked(turn: Turn, conversation: ConversationRecord, result: TurnResult) -> dict[str, table.Value | None]:
+def _unlocked(turn: ClaimedTurn, conversation: ConversationRecord, result: TurnResult) -> dict[str, table.Value | None]:
     """The conversation's attributes after the turn."""
     unlocked: dict[str, table.Value | None] = {}
     unlocked["proposal"] = fields.to_json(vars(result.proposed)) if result.proposed else None
@@ -359,12 +366,12 @@ def _unlocked(turn: Turn, conversation: ConversationRecord, result: TurnResult) 
     return unlocked
 
 
-def _completion(turn: Turn, message: UserMessage, response: str) -> table.Update:
+def _completion(turn: ClaimedTurn, message: UserMessage, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
     row, attributes = turn.claim.row, {"doc": fields.to_json(message), "response_body": response}
     return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
 
 
-def _usage(turn: Turn, reply: Reply, now: clock.Instant) -> table.Row:
+def _usage(turn: ClaimedTurn, reply: Reply, now: clock.Instant) -> table.Row:
     tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     return usage.row(turn.scope, turn.id, now, messages=1, model=reply.usage.model, **tokens)

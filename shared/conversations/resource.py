@@ -174,7 +174,7 @@ class ConversationCreate(fields.Input):
     """Your own identifier of the thread, unique among active conversations."""
     customer: CustomerReference | None = None
     """The customer in the conversation, who is created if none matches."""
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataCreate | None = None
     """Your own keys and values. A key with the value null is omitted."""
 
 
@@ -190,7 +190,7 @@ class UserMessageCreate(fields.Input):
     """Whether the reply may contain Markdown. If false, it is plain text; the transcript keeps the original."""
     customer: CustomerReference | None = None
     """The customer in the conversation. It has an effect only if a message to a thread creates the conversation."""
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataCreate | None = None
     """Your own keys and values for the conversation. They have an effect only if a message to a thread creates it."""
 
 

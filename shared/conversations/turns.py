@@ -48,8 +48,8 @@ _SIMULATED_REPLY_MS = 7 * clock.SECOND
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A message to which only this worker or request may reply until its lease expires."""
+class ClaimedTurn:
+    """The turn of a message, which only this worker or request may answer until its lease expires."""
 
     claim: tasks.Claim[MessageRow]
     reserved_s: int = COMMIT_S
@@ -97,7 +97,7 @@ class Turn:
         return self.claim.seconds_left - self.reserved_s
 
 
-def begin(message: MessageRow, seconds_left: float) -> Turn | None:
+def begin(message: MessageRow, seconds_left: float) -> ClaimedTurn | None:
     """The turn of a new message, claimed by the request that stores it. The caller inserts `claim.row`.
 
     None if the `seconds_left` of the request are too few, or the reply is due later.
@@ -107,13 +107,13 @@ def begin(message: MessageRow, seconds_left: float) -> Turn | None:
     return _in_window(tasks.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)))
 
 
-def claim(pk: str, sk: str) -> Turn | None:
+def claim(pk: str, sk: str) -> ClaimedTurn | None:
     """Claim the turn for a worker, if it is due and nobody else has claimed it. None otherwise."""
     work: tasks.Claim[MessageRow] | None = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE_MS / clock.SECOND))
-    return None if work is None else Turn(work)
+    return None if work is None else ClaimedTurn(work)
 
 
-def claim_in_window(message: MessageRow, seconds_left: float) -> Turn | None:
+def claim_in_window(message: MessageRow, seconds_left: float) -> ClaimedTurn | None:
     """Claim the turn for a request with `seconds_left`, if the turn is free and fits into that time."""
     if not fits(seconds_left) or not tasks.is_free(message):
         return None
@@ -128,8 +128,8 @@ def fits(seconds_left: float) -> bool:
     return seconds_left >= LEAST_S + RESPONSE_S
 
 
-def _in_window(work: tasks.Claim[MessageRow]) -> Turn:
-    return Turn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_S)
+def _in_window(work: tasks.Claim[MessageRow]) -> ClaimedTurn:
+    return ClaimedTurn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_S)
 
 
 def _lease_end(sk: str, seconds: float) -> clock.Instant:

@@ -1,7 +1,7 @@
 """The errors of the API as one table, and the exception that becomes an error response (promises 2).
 
 ApiError(code)          an error response; the code determines its status and type
-ERRORS                  code -> Kind(status, type, meaning, remedy); also the page `/docs/errors`
+ERRORS                  code -> ErrorKind(status, type, meaning, remedy); also the page `/docs/errors`
 NEVER_SAVED             codes of temporary conflicts; they are never saved for an Idempotency-Key
 """
 
@@ -74,7 +74,7 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ErrorKind:
     """An error code's HTTP status and error type, and what it means and how to resolve it, in English."""
 
     status: int
@@ -84,56 +84,56 @@ class Kind:
 
 
 # fmt: off
-ERRORS: Mapping[Code, Kind] = {
-    Code.PARAMETER_MISSING: Kind(400, INVALID_REQUEST, "A required parameter is missing.", "Send the parameter that `param` names."),
-    Code.PARAMETER_UNKNOWN: Kind(400, INVALID_REQUEST, "The request has a parameter that this endpoint does not accept.", "Remove it or correct its name. Read-only fields cannot be sent."),
-    Code.PARAMETER_INVALID: Kind(400, INVALID_REQUEST, "The value of a parameter is not allowed.", "Send an allowed value. `message` describes the allowed values."),
-    Code.PARAMETER_INVALID_INTEGER: Kind(400, INVALID_REQUEST, "A parameter that must be an integer has another value.", "Send an integer without quotes or a decimal point."),
-    Code.PARAMETER_INVALID_EMPTY: Kind(400, INVALID_REQUEST, "A parameter that must have a value is null or empty.", "Send a value, or omit the parameter."),
-    Code.PARAMETERS_EXCLUSIVE: Kind(400, INVALID_REQUEST, "The request has parameters that cannot be combined.", "Send only one of the parameters that `message` names."),
-    Code.PHONE_INVALID_FORMAT: Kind(400, INVALID_REQUEST, "A phone number is not in E.164 format.", "Send `+`, the country code and the number, for example `+15005550006`."),
-    Code.EMAIL_INVALID: Kind(400, INVALID_REQUEST, "An email address is not valid.", "Send an address such as `ada@example.com`."),
-    Code.URL_INVALID: Kind(400, INVALID_REQUEST, "The URL cannot receive webhooks.", "Send a public `https` URL without credentials or a fragment."),
-    Code.DATETIME_INVALID: Kind(400, INVALID_REQUEST, "A date-time is not valid or has no UTC offset.", "Send an RFC 3339 date-time with an offset, for example `2027-03-04T15:00:00Z`."),
-    Code.METADATA_INVALID: Kind(400, INVALID_REQUEST, "The metadata exceeds a limit.", f"Send at most {limits.METADATA_KEYS} keys of at most {limits.METADATA_KEY_CHARACTERS} characters, values of at most {limits.METADATA_VALUE_CHARACTERS} characters, and {limits.METADATA_BYTES // 1024} KB in total."),
-    Code.CURSOR_INVALID: Kind(400, INVALID_REQUEST, "`starting_after` is not a cursor of this list.", "Send the `next_cursor` of the previous page unchanged."),
-    Code.EVENT_FILTER_INVALID: Kind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", "Send an event type, `appointment.*`, `customer.*`, `conversation.*` or `session.*`."),
-    Code.API_VERSION_INVALID: Kind(400, INVALID_REQUEST, "The `Service-Version` header is not a known revision.", "Send the date of a known revision, or omit the header."),
-    Code.INVALID_JSON: Kind(400, INVALID_REQUEST, "The body is not a valid JSON object in UTF-8.", f"Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most {limits.JSON_LEVELS} levels deep."),
-    Code.IDEMPOTENCY_KEY_INVALID: Kind(400, INVALID_REQUEST, "The `Idempotency-Key` header is not valid.", f"Send one header with 1 to {limits.IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."),
-    Code.IDEMPOTENCY_KEY_REUSED: Kind(400, IDEMPOTENCY, "The Idempotency-Key was already used with another body, method, path or API key.", "Use a new key for a new request."),
-    Code.API_KEY_MISSING: Kind(401, AUTHENTICATION, "The request has no API key.", "Send `Authorization: Bearer <API_KEY>`."),
-    Code.API_KEY_INVALID: Kind(401, AUTHENTICATION, "The API key does not exist.", "Check that the key is complete and belongs to this service."),
-    Code.API_KEY_REVOKED: Kind(401, AUTHENTICATION, "The API key was revoked.", "Send another API key of the project."),
-    Code.API_KEY_EXPIRED: Kind(401, AUTHENTICATION, "The API key has expired.", "Send another API key of the project."),
-    Code.PERMISSION_DENIED: Kind(403, "permission_error", "The request is not allowed.", "If the API key is read-only, send a key that may write. Otherwise contact the operator: the firewall or the gateway has refused the request."),
-    Code.RESOURCE_NOT_FOUND: Kind(404, INVALID_REQUEST, "The resource does not exist in the project and mode of the API key. The status is 400 if the id is in the body.", "Check the id, and that the API key belongs to the same project and mode."),
-    Code.ROUTE_NOT_FOUND: Kind(404, INVALID_REQUEST, "No endpoint has this path.", "Check the path. Paths have no trailing slash."),
-    Code.METHOD_NOT_ALLOWED: Kind(405, INVALID_REQUEST, "The path does not support this method.", "Use one of the methods in the `Allow` header."),
-    Code.INVALID_STATUS_TRANSITION: Kind(409, CONFLICT, "The current status of the resource does not allow the change.", "Retrieve the resource to see its current status."),
-    Code.CUSTOMER_DELETED: Kind(409, CONFLICT, "The customer is deleted.", "Use a customer that is not deleted."),
-    Code.CUSTOMER_PHONE_MISSING: Kind(409, CONFLICT, "The customer has no phone number.", "Add a phone number to the customer first."),
-    Code.CUSTOMER_OPTED_OUT: Kind(409, CONFLICT, "The customer is not to be called: `do_not_call` is set, or the phone has opted out.", "Do not call this customer. If the person agrees to be called again, use `POST /v1/customers/{id}/opt_in`."),
-    Code.APPOINTMENT_DELETED: Kind(409, CONFLICT, "The appointment is deleted.", "Use an appointment that is not deleted."),
-    Code.CALL_IN_PROGRESS: Kind(409, CONFLICT, "The customer already has a call that is queued or in progress.", "Retry after that session has ended."),
-    Code.CALL_LIMIT_REACHED: Kind(409, CONFLICT, "The project has reached its limit of concurrent or daily live calls.", "Retry after calls have ended or on the next day (UTC), or ask the operator for a higher limit."),
-    Code.APPOINTMENT_CANCELLED: Kind(409, CONFLICT, "The appointment is cancelled.", "Use an appointment that is not cancelled."),
-    Code.CONSENT_REQUEST_LIMITED: Kind(409, CONFLICT, "The customer has received the maximum number of consent requests.", "Retry when the limit's period, a day or a week, has passed."),
-    Code.SESSION_NOT_CANCELABLE: Kind(409, CONFLICT, "The call is not queued any more.", "A call that is under way or has ended cannot be canceled."),
-    Code.CONVERSATION_ENDED: Kind(409, CONFLICT, "The conversation has ended.", "Create a new conversation."),
-    Code.CONVERSATION_EXISTS: Kind(409, CONFLICT, "An active conversation already has this `external_id`.", "Use that conversation, or end it first."),
-    Code.CONVERSATION_BUSY: Kind(409, CONFLICT, "The agent has not replied to the previous message yet.", "Retry after the reply."),
-    Code.DELIVERY_IN_PROGRESS: Kind(409, CONFLICT, "A delivery of this event to this webhook endpoint is in progress.", "Retry after that delivery has ended."),
-    Code.WEBHOOK_ENDPOINT_DISABLED: Kind(409, CONFLICT, "The webhook endpoint is disabled.", "Enable the webhook endpoint first."),
-    Code.WEBHOOK_ENDPOINT_LIMIT: Kind(409, CONFLICT, f"The project already has {limits.WEBHOOK_ENDPOINTS} webhook endpoints in this mode.", "Delete a webhook endpoint first."),
-    Code.CONFLICT: Kind(409, CONFLICT, "The resource was modified concurrently.", "Retry the request."),
-    Code.IDEMPOTENCY_KEY_IN_USE: Kind(409, IDEMPOTENCY, "Another request with this Idempotency-Key is in progress.", "Retry after a second."),
-    Code.REQUEST_TOO_LARGE: Kind(413, INVALID_REQUEST, f"The body is larger than {limits.BODY_BYTES // 1024} KiB.", "Send a smaller body."),
-    Code.UNSUPPORTED_MEDIA_TYPE: Kind(415, INVALID_REQUEST, "The body is not `application/json`.", "Send `Content-Type: application/json` without a content encoding."),
-    Code.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", f"The API key has exceeded {limits.REQUESTS_PER_SECOND} requests per second or {limits.REQUESTS_PER_MINUTE} requests per minute, or the project has too many live messages under way.", "Retry after the number of seconds in `Retry-After`."),
-    Code.INTERNAL_ERROR: Kind(500, "api_error", "An internal error occurred.", "Retry with the same Idempotency-Key. If the error persists, contact support with the `request_id`."),
-    Code.SERVICE_UNAVAILABLE: Kind(503, "api_error", "The service is temporarily unavailable.", "If `Service-Should-Retry` is `true`, retry after the number of seconds in `Retry-After`."),
-    Code.AGENT_TIMEOUT: Kind(504, "api_error", "The agent did not reply in time.", "List the messages of the conversation to read the reply."),
+ERRORS: Mapping[Code, ErrorKind] = {
+    Code.PARAMETER_MISSING: ErrorKind(400, INVALID_REQUEST, "A required parameter is missing.", "Send the parameter that `param` names."),
+    Code.PARAMETER_UNKNOWN: ErrorKind(400, INVALID_REQUEST, "The request has a parameter that this endpoint does not accept.", "Remove it or correct its name. Read-only fields cannot be sent."),
+    Code.PARAMETER_INVALID: ErrorKind(400, INVALID_REQUEST, "The value of a parameter is not allowed.", "Send an allowed value. `message` describes the allowed values."),
+    Code.PARAMETER_INVALID_INTEGER: ErrorKind(400, INVALID_REQUEST, "A parameter that must be an integer has another value.", "Send an integer without quotes or a decimal point."),
+    Code.PARAMETER_INVALID_EMPTY: ErrorKind(400, INVALID_REQUEST, "A parameter that must have a value is null or empty.", "Send a value, or omit the parameter."),
+    Code.PARAMETERS_EXCLUSIVE: ErrorKind(400, INVALID_REQUEST, "The request has parameters that cannot be combined.", "Send only one of the parameters that `message` names."),
+    Code.PHONE_INVALID_FORMAT: ErrorKind(400, INVALID_REQUEST, "A phone number is not in E.164 format.", "Send `+`, the country code and the number, for example `+15005550006`."),
+    Code.EMAIL_INVALID: ErrorKind(400, INVALID_REQUEST, "An email address is not valid.", "Send an address such as `ada@example.com`."),
+    Code.URL_INVALID: ErrorKind(400, INVALID_REQUEST, "The URL cannot receive webhooks.", "Send a public `https` URL without credentials or a fragment."),
+    Code.DATETIME_INVALID: ErrorKind(400, INVALID_REQUEST, "A date-time is not valid or has no UTC offset.", "Send an RFC 3339 date-time with an offset, for example `2027-03-04T15:00:00Z`."),
+    Code.METADATA_INVALID: ErrorKind(400, INVALID_REQUEST, "The metadata exceeds a limit.", f"Send at most {limits.METADATA_KEYS} keys of at most {limits.METADATA_KEY_CHARACTERS} characters, values of at most {limits.METADATA_VALUE_CHARACTERS} characters, and {limits.METADATA_BYTES // 1024} KB in total."),
+    Code.CURSOR_INVALID: ErrorKind(400, INVALID_REQUEST, "`starting_after` is not a cursor of this list.", "Send the `next_cursor` of the previous page unchanged."),
+    Code.EVENT_FILTER_INVALID: ErrorKind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", "Send an event type, `appointment.*`, `customer.*`, `conversation.*` or `session.*`."),
+    Code.API_VERSION_INVALID: ErrorKind(400, INVALID_REQUEST, "The `Service-Version` header is not a known revision.", "Send the date of a known revision, or omit the header."),
+    Code.INVALID_JSON: ErrorKind(400, INVALID_REQUEST, "The body is not a valid JSON object in UTF-8.", f"Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most {limits.JSON_LEVELS} levels deep."),
+    Code.IDEMPOTENCY_KEY_INVALID: ErrorKind(400, INVALID_REQUEST, "The `Idempotency-Key` header is not valid.", f"Send one header with 1 to {limits.IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."),
+    Code.IDEMPOTENCY_KEY_REUSED: ErrorKind(400, IDEMPOTENCY, "The Idempotency-Key was already used with another body, method, path or API key.", "Use a new key for a new request."),
+    Code.API_KEY_MISSING: ErrorKind(401, AUTHENTICATION, "The request has no API key.", "Send `Authorization: Bearer <API_KEY>`."),
+    Code.API_KEY_INVALID: ErrorKind(401, AUTHENTICATION, "The API key does not exist.", "Check that the key is complete and belongs to this service."),
+    Code.API_KEY_REVOKED: ErrorKind(401, AUTHENTICATION, "The API key was revoked.", "Send another API key of the project."),
+    Code.API_KEY_EXPIRED: ErrorKind(401, AUTHENTICATION, "The API key has expired.", "Send another API key of the project."),
+    Code.PERMISSION_DENIED: ErrorKind(403, "permission_error", "The request is not allowed.", "If the API key is read-only, send a key that may write. Otherwise contact the operator: the firewall or the gateway has refused the request."),
+    Code.RESOURCE_NOT_FOUND: ErrorKind(404, INVALID_REQUEST, "The resource does not exist in the project and mode of the API key. The status is 400 if the id is in the body.", "Check the id, and that the API key belongs to the same project and mode."),
+    Code.ROUTE_NOT_FOUND: ErrorKind(404, INVALID_REQUEST, "No endpoint has this path.", "Check the path. Paths have no trailing slash."),
+    Code.METHOD_NOT_ALLOWED: ErrorKind(405, INVALID_REQUEST, "The path does not support this method.", "Use one of the methods in the `Allow` header."),
+    Code.INVALID_STATUS_TRANSITION: ErrorKind(409, CONFLICT, "The current status of the resource does not allow the change.", "Retrieve the resource to see its current status."),
+    Code.CUSTOMER_DELETED: ErrorKind(409, CONFLICT, "The customer is deleted.", "Use a customer that is not deleted."),
+    Code.CUSTOMER_PHONE_MISSING: ErrorKind(409, CONFLICT, "The customer has no phone number.", "Add a phone number to the customer first."),
+    Code.CUSTOMER_OPTED_OUT: ErrorKind(409, CONFLICT, "The customer is not to be called: `do_not_call` is set, or the phone has opted out.", "Do not call this customer. If the person agrees to be called again, use `POST /v1/customers/{id}/opt_in`."),
+    Code.APPOINTMENT_DELETED: ErrorKind(409, CONFLICT, "The appointment is deleted.", "Use an appointment that is not deleted."),
+    Code.CALL_IN_PROGRESS: ErrorKind(409, CONFLICT, "The customer already has a call that is queued or in progress.", "Retry after that session has ended."),
+    Code.CALL_LIMIT_REACHED: ErrorKind(409, CONFLICT, "The project has reached its limit of concurrent or daily live calls.", "Retry after calls have ended or on the next day (UTC), or ask the operator for a higher limit."),
+    Code.APPOINTMENT_CANCELLED: ErrorKind(409, CONFLICT, "The appointment is cancelled.", "Use an appointment that is not cancelled."),
+    Code.CONSENT_REQUEST_LIMITED: ErrorKind(409, CONFLICT, "The customer has received the maximum number of consent requests.", "Retry when the limit's period, a day or a week, has passed."),
+    Code.SESSION_NOT_CANCELABLE: ErrorKind(409, CONFLICT, "The call is not queued any more.", "A call that is under way or has ended cannot be canceled."),
+    Code.CONVERSATION_ENDED: ErrorKind(409, CONFLICT, "The conversation has ended.", "Create a new conversation."),
+    Code.CONVERSATION_EXISTS: ErrorKind(409, CONFLICT, "An active conversation already has this `external_id`.", "Use that conversation, or end it first."),
+    Code.CONVERSATION_BUSY: ErrorKind(409, CONFLICT, "The agent has not replied to the previous message yet.", "Retry after the reply."),
+    Code.DELIVERY_IN_PROGRESS: ErrorKind(409, CONFLICT, "A delivery of this event to this webhook endpoint is in progress.", "Retry after that delivery has ended."),
+    Code.WEBHOOK_ENDPOINT_DISABLED: ErrorKind(409, CONFLICT, "The webhook endpoint is disabled.", "Enable the webhook endpoint first."),
+    Code.WEBHOOK_ENDPOINT_LIMIT: ErrorKind(409, CONFLICT, f"The project already has {limits.WEBHOOK_ENDPOINTS} webhook endpoints in this mode.", "Delete a webhook endpoint first."),
+    Code.CONFLICT: ErrorKind(409, CONFLICT, "The resource was modified concurrently.", "Retry the request."),
+    Code.IDEMPOTENCY_KEY_IN_USE: ErrorKind(409, IDEMPOTENCY, "Another request with this Idempotency-Key is in progress.", "Retry after a second."),
+    Code.REQUEST_TOO_LARGE: ErrorKind(413, INVALID_REQUEST, f"The body is larger than {limits.BODY_BYTES // 1024} KiB.", "Send a smaller body."),
+    Code.UNSUPPORTED_MEDIA_TYPE: ErrorKind(415, INVALID_REQUEST, "The body is not `application/json`.", "Send `Content-Type: application/json` without a content encoding."),
+    Code.RATE_LIMIT_EXCEEDED: ErrorKind(429, "rate_limit_error", f"The API key has exceeded {limits.REQUESTS_PER_SECOND} requests per second or {limits.REQUESTS_PER_MINUTE} requests per minute, or the project has too many live messages under way.", "Retry after the number of seconds in `Retry-After`."),
+    Code.INTERNAL_ERROR: ErrorKind(500, "api_error", "An internal error occurred.", "Retry with the same Idempotency-Key. If the error persists, contact support with the `request_id`."),
+    Code.SERVICE_UNAVAILABLE: ErrorKind(503, "api_error", "The service is temporarily unavailable.", "If `Service-Should-Retry` is `true`, retry after the number of seconds in `Retry-After`."),
+    Code.AGENT_TIMEOUT: ErrorKind(504, "api_error", "The agent did not reply in time.", "List the messages of the conversation to read the reply."),
 }
 # fmt: on
 

@@ -27,7 +27,7 @@ def insert(
     scope: Scope,
     body: CustomerFields,
     phone: str | None,
-    metadata: fields.Metadata | None,
+    metadata: fields.MetadataCreate | None,
     *,
     do_not_call: bool = False,
 ) -> Change[Customer]:

@@ -81,7 +81,7 @@ class CustomerCreate(CustomerFields):
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
     do_not_call: bool | None = None
     """Whether calls to the customer are refused. Null means false."""
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataCreate | None = None
     """Your own keys and values. A key with the value null is omitted."""
 
 

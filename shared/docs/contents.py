@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Page:
+class GuidePage:
     """A page of text. Its address is `/docs/{name}`, and its text is in `content/{name}.md`."""
 
     name: str
@@ -24,42 +24,42 @@ class Page:
         return f"/docs/{self.name}"
 
 
-MENU: Mapping[str, tuple[Page, ...]] = {
+MENU: Mapping[str, tuple[GuidePage, ...]] = {
     "Start": (
-        Page("getting-started", "Getting started", "From an API key to a verified webhook in five minutes"),
-        Page("authentication", "Authentication and modes", "API keys, test mode and live mode"),
-        Page("test-mode", "Test mode", "Phone numbers and messages that select an outcome"),
-        Page("going-live", "Going live", "A checklist from test mode to live mode"),
-        Page("local", "Develop locally", "Test webhooks on your own machine, without a public tunnel"),
+        GuidePage("getting-started", "Getting started", "From an API key to a verified webhook in five minutes"),
+        GuidePage("authentication", "Authentication and modes", "API keys, test mode and live mode"),
+        GuidePage("test-mode", "Test mode", "Phone numbers and messages that select an outcome"),
+        GuidePage("going-live", "Going live", "A checklist from test mode to live mode"),
+        GuidePage("local", "Develop locally", "Test webhooks on your own machine, without a public tunnel"),
     ),
     "Requests": (
-        Page("generate", "Generate a client", "Commands for Python, TypeScript and other languages"),
-        Page("requests", "Requests and resources", "Fields, times, metadata, updates and deletion"),
-        Page("idempotency", "Idempotency", "How to retry a request without doing its work twice"),
-        Page("pagination", "Pagination and filters", "How to read long lists, and how to find things in them"),
-        Page("rate-limits", "Rate limits", "How many requests a key may send, and what to do at the limit"),
-        Page("limits", "Limits", "Sizes, lengths, rates and times, in tables"),
-        Page("errors", "Errors", "Every error code: what it means and what to do"),
-        Page("versioning", "Versioning", "What may change in v1, and what never does"),
-        Page("changelog", "Changelog", "What each revision of the API added"),
+        GuidePage("generate", "Generate a client", "Commands for Python, TypeScript and other languages"),
+        GuidePage("requests", "Requests and resources", "Fields, times, metadata, updates and deletion"),
+        GuidePage("idempotency", "Idempotency", "How to retry a request without doing its work twice"),
+        GuidePage("pagination", "Pagination and filters", "How to read long lists, and how to find things in them"),
+        GuidePage("rate-limits", "Rate limits", "How many requests a key may send, and what to do at the limit"),
+        GuidePage("limits", "Limits", "Sizes, lengths, rates and times, in tables"),
+        GuidePage("errors", "Errors", "Every error code: what it means and what to do"),
+        GuidePage("versioning", "Versioning", "What may change in v1, and what never does"),
+        GuidePage("changelog", "Changelog", "What each revision of the API added"),
     ),
     "Resources": (
-        Page("appointments", "Customers and appointments", "Statuses, and the changes that each one allows"),
-        Page("calls", "Calls and consent", "Outbound calls, their outcomes, and consent on WhatsApp"),
-        Page("agent", "The agent", "What it knows, what it may change, and when it calls"),
-        Page("conversations", "Conversations and actions", "Messages to the agent, its replies, and what it does"),
-        Page("retention", "Retention and erasure", "How long data is kept, and how a person is removed"),
+        GuidePage("appointments", "Customers and appointments", "Statuses, and the changes that each one allows"),
+        GuidePage("calls", "Calls and consent", "Outbound calls, their outcomes, and consent on WhatsApp"),
+        GuidePage("agent", "The agent", "What it knows, what it may change, and when it calls"),
+        GuidePage("conversations", "Conversations and actions", "Messages to the agent, its replies, and what it does"),
+        GuidePage("retention", "Retention and erasure", "How long data is kept, and how a person is removed"),
     ),
     "Webhooks": (
-        Page("webhooks", "Receive webhooks", "Register an endpoint, and verify what it receives"),
-        Page("receivers", "Receivers", "Programs for Flask, FastAPI and Express"),
-        Page("languages", "Other languages", "Verify signatures in Go, PHP, Ruby, Java and C#"),
-        Page("deliveries", "Retries and order", "When a delivery is retried, and in which order events arrive"),
-        Page("catch-up", "Catch up and reconcile", "How to find and process events that were missed"),
-        Page("events", "Event types", "Every event type with a complete payload"),
+        GuidePage("webhooks", "Receive webhooks", "Register an endpoint, and verify what it receives"),
+        GuidePage("receivers", "Receivers", "Programs for Flask, FastAPI and Express"),
+        GuidePage("languages", "Other languages", "Verify signatures in Go, PHP, Ruby, Java and C#"),
+        GuidePage("deliveries", "Retries and order", "When a delivery is retried, and in which order events arrive"),
+        GuidePage("catch-up", "Catch up and reconcile", "How to find and process events that were missed"),
+        GuidePage("events", "Event types", "Every event type with a complete payload"),
     ),
 }
-PAGES: Mapping[str, Page] = {page.name: page for pages in MENU.values() for page in pages}
+PAGES: Mapping[str, GuidePage] = {page.name: page for pages in MENU.values() for page in pages}
 
 
 GUIDES: Mapping[str, tuple[str, ...]] = {
@@ -108,7 +108,7 @@ def guides(operation: Mapping[str, Any]) -> Sequence[str]:
     return GUIDES.get(operation["operationId"]) or GUIDES[operation["tags"][0]]
 
 
-def neighbors(name: str) -> tuple[Page | None, Page | None]:
+def neighbors(name: str) -> tuple[GuidePage | None, GuidePage | None]:
     """The pages before and after this one."""
     order = [None, *PAGES.values(), None]
     position = order.index(PAGES[name])
@@ -126,7 +126,7 @@ def operations(description: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-def guided(page: Page, description: str) -> Sequence[Mapping[str, Any]]:
+def guided(page: GuidePage, description: str) -> Sequence[Mapping[str, Any]]:
     """The operations to which a page is a guide."""
     return [
         operation

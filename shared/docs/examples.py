@@ -25,7 +25,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
 @dataclass(frozen=True)
-class Request:
+class ExampleRequest:
     """A request of a page. `path` begins with `/v1`. `shows_headers` if the reader is to see the response's headers."""
 
     method: str
@@ -37,7 +37,7 @@ class Request:
     shows_headers: bool = False
 
     @classmethod
-    def parse(cls, text: str, *, shows_headers: bool = False) -> Request:
+    def parse(cls, text: str, *, shows_headers: bool = False) -> ExampleRequest:
         """The request of a block of a page."""
         head, _, raw_body = text.strip().partition("\n\n")
         (method, target), *lines = (line.split(None, 1) for line in head.splitlines())

@@ -28,7 +28,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from shared.docs import tables
-from shared.docs.examples import Request
+from shared.docs.examples import ExampleRequest
 from shared.docs.highlighting import highlight
 
 CONTENT = Path(__file__).parent / "content"
@@ -50,9 +50,9 @@ class Block:
     text: str
 
     @property
-    def request(self) -> Request:
+    def request(self) -> ExampleRequest:
         """The request of a `request` block."""
-        return Request.parse(self.text, shows_headers="headers" in self.options)
+        return ExampleRequest.parse(self.text, shows_headers="headers" in self.options)
 
     @property
     def written_in(self) -> str:

@@ -18,7 +18,7 @@ from shared.api.responses import RequestContext
 from shared.api.routes import no_route
 from shared.core import api_description
 from shared.docs import markdown, plain, reference, search
-from shared.docs.contents import MENU, PAGES, Page, guided, neighbors
+from shared.docs.contents import MENU, PAGES, GuidePage, guided, neighbors
 from shared.pages import SECURITY, documents, templates
 from shared.pages.assets import Assets, vendored
 
@@ -106,7 +106,7 @@ def _html(name: str, context: RequestContext, description: Callable[[], str]) ->
     return _page(PAGES[name], context, description())
 
 
-def _page(page: Page, context: RequestContext, description: str) -> str:
+def _page(page: GuidePage, context: RequestContext, description: str) -> str:
     document = markdown.document(page.name)
     html = document.html.replace(markdown.BASE_URL, escape(context.base_url))
     html = html.replace(markdown.SUPPORT, plain.support(_support_link()))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from shared.core import api_description
 from shared.docs import markdown
-from shared.docs.contents import MENU, PAGES, Page, guided, guides, operations
+from shared.docs.contents import MENU, PAGES, GuidePage, guided, guides, operations
 from shared.docs.markdown import Block
 from shared.docs.reference import guide_link
 
@@ -22,7 +22,7 @@ _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(/(?:docs(?:/([a-z-]+))?(#[^)]*)?|(openapi\.json))\)")
 
 
-def page(page: Page, base_url: str, description: str) -> str:
+def page(page: GuidePage, base_url: str, description: str) -> str:
     """A page as Markdown, with links to the operations that it is a guide to. Links to pages are those of Markdown."""
     text = _FENCE.sub(_fence, markdown.source(page.name))
     if found := guided(page, description):

@@ -28,7 +28,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Response:
+class DescribedResponse:
     """A response of an operation: a success with its type and an example, or an error with its codes."""
 
     status: int
@@ -44,7 +44,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Operation:
+class DescribedOperation:
     """An operation. `guides` are the pages about it: paths and titles."""
 
     name: str
@@ -58,7 +58,7 @@ class Operation:
     sample: str
     """The body of the example, as JSON."""
     request: Markup
-    responses: Sequence[Response]
+    responses: Sequence[DescribedResponse]
     headers: Sequence[Field]
 
 
@@ -79,7 +79,7 @@ class Group:
     title: str
     about: Markup
     anchor: str
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[DescribedOperation] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ class _Reader:
         webhooks = [(type, methods["post"]["summary"]) for type, methods in self._document["webhooks"].items()]
         return Reference([one for one in groups.values() if one.operations], webhooks, list(self._objects()))
 
-    def _operation(self, number: int, request: str, operation: Mapping[str, Any]) -> Operation:
+    def _operation(self, number: int, request: str, operation: Mapping[str, Any]) -> DescribedOperation:
         method, _, path = request.partition(" ")
         media = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         sample = _json(media["example"]) if "example" in media else ""
         body = self._fields(self._resolved(media["schema"]), with_limits=True) if media else ()
         responses = {status: self._resolved(one) for status, one in operation["responses"].items()}
         headers = {name: one for response in responses.values() for name, one in response.get("headers", {}).items()}
-        return Operation(
+        return DescribedOperation(
             operation["operationId"],
             method,
             path,
@@ -153,12 +153,12 @@ class _Reader:
             required = with_limits and name in schema.get("required", ())
             yield Field(name, self._type(described), _text(about), required, limits)
 
-    def _response(self, status: int, described: Mapping[str, Any]) -> Response:
+    def _response(self, status: int, described: Mapping[str, Any]) -> DescribedResponse:
         media = described.get("content", {}).get("application/json", {})
         about = described["description"].partition("\n\n")[0]
         example = _code(media["example"]) if "example" in media else Markup("")
         type = self._type(media["schema"]) if media else Markup("")
-        return Response(status, _text(about), type, list(media.get("examples", ())), example)
+        return DescribedResponse(status, _text(about), type, list(media.get("examples", ())), example)
 
     def _objects(self) -> Iterator[Object]:
         """Every type that something shown refers to."""

@@ -97,7 +97,7 @@ _SYNONYMS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class SearchEntry:
     """A section of a page, or an operation of the API."""
 
     path: str
@@ -114,29 +114,29 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Result:
+class SearchResult:
     """An entry that was found. `is_complete` if it has all words of the query."""
 
-    entry: Entry
+    entry: SearchEntry
     excerpt: str
     is_complete: bool
 
 
-def find(query: str, description: Callable[[], str]) -> list[Result]:
+def find(query: str, description: Callable[[], str]) -> list[SearchResult]:
     """What has words of the query, the best first. `description` returns the OpenAPI document."""
     asked = _asked(query[:MOST_CHARACTERS].lower())
     if not asked:
         return []
     index = _index(description())
     wanted = [index.meanings(word) for word in asked]
-    found: list[tuple[bool, float, Entry]] = []
+    found: list[tuple[bool, float, SearchEntry]] = []
     for entry in index.entries:
         scores = [index.score(entry, meanings) for meanings in wanted]
         if any(scores):
             found.append((all(scores), sum(scores) * entry.scale, entry))
     found.sort(key=lambda one: (not one[0], -one[1]))
     known = {stem for meanings in wanted for stem in meanings}
-    return [Result(entry, _excerpt(entry.text, known), complete) for complete, _, entry in found[:MOST_RESULTS]]
+    return [SearchResult(entry, _excerpt(entry.text, known), complete) for complete, _, entry in found[:MOST_RESULTS]]
 
 
 def stem(word: str) -> str:
@@ -152,7 +152,7 @@ def stem(word: str) -> str:
 class _Index:
     """The entries, with what the ranking needs to know of all of them."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[SearchEntry]) -> None:
         self.entries = entries
         self.length = sum(entry.words.total() for entry in entries) / len(entries)
         self.words = {word for entry in entries for word in _words(f"{entry.title} {entry.text}".lower())}
@@ -176,11 +176,11 @@ class _Index:
                 if _differ_by_one_error(word, one):
                     yield from (stem(one), *_synonyms().get(stem(one), ()))
 
-    def score(self, entry: Entry, meanings: Mapping[str, float]) -> float:
+    def score(self, entry: SearchEntry, meanings: Mapping[str, float]) -> float:
         """How much an entry is about a word of the query; 0 if not at all."""
         return max((factor * self._about(entry, one) for one, factor in meanings.items()), default=0)
 
-    def _about(self, entry: Entry, one: str) -> float:
+    def _about(self, entry: SearchEntry, one: str) -> float:
         count = entry.words[one]
         longer = 1 - _LENGTH + _LENGTH * entry.words.total() / self.length
         times = count * (_SATURATION + 1) / (count + _SATURATION * longer)
@@ -201,7 +201,7 @@ def _index(description: str) -> _Index:
     return _Index([*_sections(), *_operations(description)])
 
 
-def _sections() -> Iterator[Entry]:
+def _sections() -> Iterator[SearchEntry]:
     for part, pages in MENU.items():
         for page in pages:
             for section in document(page.name).sections:
@@ -212,16 +212,16 @@ def _sections() -> Iterator[Entry]:
                 yield _entry(path, page.title, title, about + section.text, scale, part)
 
 
-def _operations(description: str) -> Iterator[Entry]:
+def _operations(description: str) -> Iterator[SearchEntry]:
     for request, operation in operations(description):
         tag, name = operation["tags"][0], operation["operationId"]
         text = f"{request} {name}. {operation.get('description', '')}"
         yield _entry(f"/docs/api#{name}", "API reference", operation["summary"], text, _OPERATION, tag)
 
 
-def _entry(path: str, page: str, title: str, text: str, scale: float, part: str) -> Entry:
+def _entry(path: str, page: str, title: str, text: str, scale: float, part: str) -> SearchEntry:
     words, heading, above = Counter(_stems(text)), frozenset(_stems(title)), frozenset(_stems(f"{part} {page}"))
-    return Entry(path, page, title, text, scale, words, heading, above)
+    return SearchEntry(path, page, title, text, scale, words, heading, above)
 
 
 def _stems(text: str) -> Iterator[str]:

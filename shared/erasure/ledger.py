@@ -23,7 +23,7 @@ _LONGEST_SEQUENCE_NUMBER = 40
 
 
 @dataclass(frozen=True)
-class Entry:
+class ErasureEntry:
     """A customer who was erased, or is to be erased. `ended_at` is None until the erasure is complete."""
 
     scope: Scope
@@ -41,19 +41,19 @@ class OptOut:
     opted_out: bool
 
 
-def begin(scope: Scope, customer_id: str) -> Entry:
+def begin(scope: Scope, customer_id: str) -> ErasureEntry:
     """Enter an erasure that begins now. Raises Unavailable."""
-    entry = Entry(scope, customer_id, clock.iso(clock.now()))
+    entry = ErasureEntry(scope, customer_id, clock.iso(clock.now()))
     _write(entry)
     return entry
 
 
-def end(entry: Entry) -> None:
+def end(entry: ErasureEntry) -> None:
     """Enter the end of an erasure. Raises Unavailable."""
-    _write(Entry(entry.scope, entry.customer_id, entry.begun_at, clock.iso(clock.now())))
+    _write(ErasureEntry(entry.scope, entry.customer_id, entry.begun_at, clock.iso(clock.now())))
 
 
-def entries() -> list[Entry]:
+def entries() -> list[ErasureEntry]:
     """All erasures, by key. Raises Unavailable."""
     return [_read(item.key) for item in objects.find(_bucket()) if not item.key.startswith(_OPT_OUTS)]
 
@@ -80,12 +80,12 @@ def opt_outs() -> Iterator[OptOut]:
         yield OptOut(Scope(doc["project"], doc["mode"] == "live"), doc["phone_hash"], doc["opted_out"])
 
 
-def _read(key: str) -> Entry:
+def _read(key: str) -> ErasureEntry:
     doc = json.loads(objects.read(_bucket(), key))
-    return Entry(Scope(doc["project"], doc["mode"] == "live"), doc["customer"], doc["begun_at"], doc["ended_at"])
+    return ErasureEntry(Scope(doc["project"], doc["mode"] == "live"), doc["customer"], doc["begun_at"], doc["ended_at"])
 
 
-def _write(entry: Entry) -> None:
+def _write(entry: ErasureEntry) -> None:
     mode = _mode(entry.scope)
     doc = {"project": entry.scope.project_id, "mode": mode, "customer": entry.customer_id}
     doc |= {"begun_at": entry.begun_at, "ended_at": entry.ended_at}

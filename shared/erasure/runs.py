@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from shared.core import clock
 from shared.erasure import erasing, ledger
 from shared.erasure.erasing import NotYet, StoredBatches
-from shared.erasure.ledger import Entry
+from shared.erasure.ledger import ErasureEntry
 
 PATIENCE_MS = 10 * clock.MINUTE
 """The longest time that a run waits."""
 
 
-def run(entries: Sequence[Entry], stored: StoredBatches, say: Callable[[str], None]) -> list[str]:
+def run(entries: Sequence[ErasureEntry], stored: StoredBatches, say: Callable[[str], None]) -> list[str]:
     """Erase the customers of these entries. Returns, in words, which of them must be erased again later, and why.
 
     `say` is called with what has been done. Raises Unavailable: run it again.
@@ -21,7 +21,7 @@ def run(entries: Sequence[Entry], stored: StoredBatches, say: Callable[[str], No
     give_up = clock.now() + PATIENCE_MS
     pending, told = list(entries), set[str]()
     while True:
-        waits: list[tuple[Entry, NotYet]] = []
+        waits: list[tuple[ErasureEntry, NotYet]] = []
         for entry in pending:
             try:
                 for line in erasing.erase(entry.scope, entry.customer_id, stored):

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Key:
+class ApiKey:
     """An API key without its plaintext. `last_used_at` is precise to the minute, and None before the first use.
 
     `replaces` is the id of the key whose rotation created it; None for other keys.
@@ -80,7 +80,7 @@ class Caller:
 class Creation:
     """A key that exists once `writes` are executed. Nothing stores its plaintext."""
 
-    key: Key
+    key: ApiKey
     plaintext: str = field(repr=False)
     writes: tuple[table.Write, ...] = field(repr=False)
 
@@ -95,7 +95,7 @@ class LimitExceeded(Exception):
         self.resets_in_s = resets_in_s
 
 
-def create(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> tuple[Key, str]:
+def create(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> tuple[ApiKey, str]:
     """Create a key of a project. Returns it with its plaintext, which cannot be retrieved later.
 
     Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
@@ -163,7 +163,7 @@ def new_plaintext(mode: str) -> str:
     return f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS))
 
 
-def of_project(project_id: int) -> list[Key]:
+def of_project(project_id: int) -> list[ApiKey]:
     """The keys of a project, oldest first. Raises LookupError for an unknown project."""
     projects.find(project_id)
     pointers = [row for page in table.query(f"P#{project_id}#keys", limit=100, forward=True) for row in page]
@@ -171,18 +171,18 @@ def of_project(project_id: int) -> list[Key]:
     return [_of_row(rows[_row_key(row["digest"])]) for row in pointers]
 
 
-def find(project_id: int, key_id: str) -> Key:
+def find(project_id: int, key_id: str) -> ApiKey:
     """The key of a project with this id. Raises LookupError for an unknown key."""
     return _of_row(_find(project_id, key_id))
 
 
-def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> Key:
+def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> ApiKey:
     """Revoke a key, with the writes `also` in the same transaction.
 
     Revoking it again has no effect and writes nothing. Raises LookupError for an unknown key.
     """
 
-    def attempt() -> Key:
+    def attempt() -> ApiKey:
         row = _find(project_id, key_id)
         if "revoked_at" in row:
             return _of_row(row)
@@ -299,8 +299,8 @@ def _digest(plaintext: str) -> str:
     return hashlib.sha256(plaintext.encode()).hexdigest()
 
 
-def _of_row(row: table.Row) -> Key:
-    return Key(
+def _of_row(row: table.Row) -> ApiKey:
+    return ApiKey(
         row["key_id"],
         row["project_id"],
         row["livemode"],

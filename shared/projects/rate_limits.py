@@ -31,7 +31,7 @@ class Remaining:
 
 
 @dataclass(frozen=True)
-class Window:
+class ExhaustedWindow:
     """The window `name` (`second` or `minute`), whose limit is reached until the instant `until`."""
 
     name: str
@@ -88,12 +88,12 @@ def remaining(row: table.Row, moment: Moment) -> Remaining:
     )
 
 
-def exhausted_window(remaining: Remaining, moment: Moment) -> Window | None:
+def exhausted_window(remaining: Remaining, moment: Moment) -> ExhaustedWindow | None:
     """The window whose limit is reached; None if neither is."""
     if remaining.in_minute <= 0:
-        return Window("minute", clock.Instant((moment.minute + 1) * clock.MINUTE))
+        return ExhaustedWindow("minute", clock.Instant((moment.minute + 1) * clock.MINUTE))
     if remaining.in_second <= 0:
-        return Window("second", moment.counted_at - moment.counted_at % clock.SECOND + clock.SECOND)
+        return ExhaustedWindow("second", moment.counted_at - moment.counted_at % clock.SECOND + clock.SECOND)
     return None
 
 

@@ -50,7 +50,7 @@ class LoggedRequest:
 
 
 @dataclass(frozen=True)
-class Page:
+class RequestPage:
     """Requests, newest first. `cursor` is the `starting_after` of the next page; None on the last page."""
 
     requests: list[LoggedRequest]
@@ -103,7 +103,7 @@ def page(
     starting_after: str | None = None,
     *,
     refused: bool = False,
-) -> Page:
+) -> RequestPage:
     """The requests between two instants (`until` is exclusive) that pass (None: all), newest first.
 
     With `refused`, only those whose response was an error, which have an index. A `starting_after` that is not the id
@@ -121,8 +121,8 @@ def page(
         if passes is None or passes(last):
             found.append(last)
         if len(found) > limit:
-            return Page(found[:limit], found[limit - 1].id)
-    return Page(found, last.id if last and next(rows, None) else None)
+            return RequestPage(found[:limit], found[limit - 1].id)
+    return RequestPage(found, last.id if last and next(rows, None) else None)
 
 
 def _rows(scope: Scope, least: str, most: str, first: int, refused: bool) -> Iterator[table.Row]:

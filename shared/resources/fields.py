@@ -292,7 +292,7 @@ Phone = Annotated[
     Keywords(code="phone_invalid_format", pattern=schema.PHONE),
 ]
 Email = Annotated[str, text(255), AfterValidator(email), Keywords(code="email_invalid", format="email")]
-Instant = Annotated[
+DateTime = Annotated[
     str,
     AfterValidator(instant),
     AfterValidator(clock.iso),
@@ -313,4 +313,4 @@ MetadataPatch = Annotated[
         additionalProperties={"maxLength": limits.METADATA_VALUE_CHARACTERS - 2, "pattern": schema.TEXT},
     ),
 ]
-Metadata = Annotated[MetadataPatch, AfterValidator(_without_nulls)]
+MetadataCreate = Annotated[MetadataPatch, AfterValidator(_without_nulls)]

@@ -70,5 +70,5 @@ E164 = Annotated[str, Keywords(pattern=r"^\+[1-9][0-9]{6,14}$")]
 Metadata = Annotated[dict[str, Any], Keywords(name="Metadata", additionalProperties=True, maxProperties=50)]
 """The caller's own keys and values, in a response."""
 Count = Annotated[int, Keywords(minimum=0)]
-UnixSeconds = Annotated[int, Keywords(format="int64")]
+UnixTime = Annotated[int, Keywords(format="int64")]
 """Without the format, generated clients take 32 bits, which end in 2038."""

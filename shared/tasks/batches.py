@@ -29,7 +29,7 @@ _threads = ThreadPoolExecutor(1_000, "message")
 as much CPU time as a call of AWS."""
 
 T = TypeVar("T")
-Record = Mapping[str, Any]
+StreamRecord = Mapping[str, Any]
 """A stream record, as Lambda passes it on."""
 
 
@@ -94,7 +94,7 @@ def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
 class Processed(Generic[T]):
     """What became of a batch of stream records: the results by position, and the positions that failed."""
 
-    records: list[Record]
+    records: list[StreamRecord]
     results: dict[int, T] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ class Processed(Generic[T]):
 
 
 def each_record(
-    event: Mapping[str, Any], work: Callable[[Record], T], put_aside: Callable[[Record], None] | None = None
+    event: Mapping[str, Any], work: Callable[[StreamRecord], T], put_aside: Callable[[StreamRecord], None] | None = None
 ) -> Processed[T]:
     """Run `work` on stream records: on those of one resource in order, on those of different resources concurrently.
 
@@ -182,7 +182,7 @@ def _process(work: Work, message: QueueMessage, previous: Future[bool] | None = 
         return _succeeds(work, message)
 
 
-def _succeeds(work: Callable[[Any], None], item: QueueMessage | Record) -> bool:
+def _succeeds(work: Callable[[Any], None], item: QueueMessage | StreamRecord) -> bool:
     try:
         work(item)
     except Exception:  # noqa: BLE001  # Lambda retries it

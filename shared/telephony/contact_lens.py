@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 from urllib.parse import unquote_plus
 
-Kind = Literal["recording", "transcript"]
+FileKind = Literal["recording", "transcript"]
 
 BASES = ("", "connect/")
 """Where the folders of the files may be: in the bucket's root, and where the stack stores recordings."""
@@ -32,12 +32,12 @@ _FOLDERS = (
 class File:
     """A file of a contact. `redacted` if it is the copy without sensitive data."""
 
-    kind: Kind
+    kind: FileKind
     contact_id: str
     redacted: bool
 
 
-class Line(TypedDict):
+class SpokenLine(TypedDict):
     """What was said in one go. Times are milliseconds from the recording's start."""
 
     role: Literal["agent", "customer"]
@@ -48,7 +48,7 @@ class Line(TypedDict):
 
 _DAY_AND_ID = r"[0-9]{4}/[0-9]{2}/[0-9]{2}/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _ANALYSIS = r"(?:.*/)?Analysis/Voice/(?:ivr/)?"
-_FILES: tuple[tuple[Kind, bool, re.Pattern[str]], ...] = (
+_FILES: tuple[tuple[FileKind, bool, re.Pattern[str]], ...] = (
     ("recording", False, re.compile(rf"(?:.*/)?CallRecordings/(?:ivr/)?{_DAY_AND_ID}_[0-9]{{8}}T[0-9:]{{5}}_UTC\.wav")),
     ("recording", True, re.compile(rf"{_ANALYSIS}Redacted/{_DAY_AND_ID}_call_recording_redacted_[^/]+\.wav")),
     ("transcript", False, re.compile(rf"{_ANALYSIS}{_DAY_AND_ID}_analysis_[^/]+\.json")),
@@ -80,7 +80,7 @@ def prefixes(contact_id: str, days: Iterable[str], known: str | None) -> Iterato
         yield from (f"{at}{folder}{day.replace('-', '/')}/{contact_id}" for at in bases for folder in _FOLDERS)
 
 
-def lines(analysis: Mapping[str, Any]) -> list[Line]:
+def lines(analysis: Mapping[str, Any]) -> list[SpokenLine]:
     """The lines of an analysis, in order of time. An analysis that failed has none.
 
     Every participant but the customer speaks for the business: an `AGENT`, or the `SYSTEM`, which is a bot's voice.

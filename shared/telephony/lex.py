@@ -23,8 +23,11 @@ _SENTENCES = re.compile(r".*(?:[.!?…](?=\s)|[。\uff01\uff1f\n])", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What the customer said in a call. `text` is None if it was nothing: silence, noise, a call that just began."""
+class LexInput:
+    """The input of the code hook: what the customer said in a call, and whose call it is.
+
+    `text` is None if the customer said nothing: silence, noise, a call that just began.
+    """
 
     session_id: str
     project_id: int
@@ -34,7 +37,7 @@ class Turn:
     attributes: Mapping[str, str] = field(repr=False)
 
 
-def read(event: Any) -> Turn:
+def read(event: Any) -> LexInput:
     """The input event of a code hook. Raises ValueError, which names what is missing and quotes nothing."""
     state = _mapping(_mapping(event, "event").get("sessionState"), "sessionState")
     intent = _mapping(state.get("intent"), "sessionState.intent")
@@ -50,7 +53,7 @@ def read(event: Any) -> Turn:
     if attributes["livemode"] not in _LIVEMODES:
         raise ValueError("the session attribute livemode is neither true nor false")
     transcript = event.get("inputTranscript")
-    return Turn(
+    return LexInput(
         session_id=attributes["session_id"],
         project_id=int(attributes["project_id"]),
         livemode=_LIVEMODES[attributes["livemode"]],
@@ -60,19 +63,22 @@ def read(event: Any) -> Turn:
     )
 
 
-def respond(turn: Turn, text: str, *, close: bool) -> dict[str, Any]:
+def respond(lex_input: LexInput, text: str, *, close: bool) -> dict[str, Any]:
     """Return the hook's response: say `text`, which is not empty, then listen; or end the call, if `close`.
 
     Session attributes that a response leaves out are lost, so it repeats all of them.
     """
     messages = [{"contentType": "PlainText", "content": cut(text)}]
     if not close:
-        state: dict[str, Any] = {"sessionAttributes": dict(turn.attributes), "dialogAction": {"type": "ElicitIntent"}}
+        state: dict[str, Any] = {
+            "sessionAttributes": dict(lex_input.attributes),
+            "dialogAction": {"type": "ElicitIntent"},
+        }
         return {"sessionState": state, "messages": messages}
     state = {
-        "sessionAttributes": {**turn.attributes, CALL_ENDED: "true"},
+        "sessionAttributes": {**lex_input.attributes, CALL_ENDED: "true"},
         "dialogAction": {"type": "Close"},
-        "intent": {**turn.intent, "state": "Fulfilled"},
+        "intent": {**lex_input.intent, "state": "Fulfilled"},
     }
     return {"sessionState": state, "messages": messages}
 

@@ -75,7 +75,7 @@ class PermissionReply:
 
 
 @dataclass(frozen=True)
-class Failure:
+class UndeliveredRequest:
     """A request that did not reach the user. `code` is Meta's error code, 0 if unknown."""
 
     reference: str
@@ -118,10 +118,10 @@ class WhatsApp:
     def ask(self, to: str, business: str, reference: str) -> str:
         """Ask a phone (E.164) to permit calls of a business; returns AWS's id of the message. Raises Busy, CannotAsk.
 
-        `reference` (at most 512 characters, no personal data) returns in the `Failure` of this request. `business` has
-        at most 200 characters. AWS has no idempotency token: after Busy the request may have been sent, and the user
-        can see a repeated one. AWS does not promise that its id is the `context_id` of the reply: find the request by
-        the phone.
+        `reference` (at most 512 characters, no personal data) returns in the `UndeliveredRequest` of this request.
+        `business` has at most 200 characters. AWS has no idempotency token: after Busy the request may have been sent,
+        and the user can see a repeated one. AWS does not promise that its id is the `context_id` of the reply: find the
+        request by the phone.
         """
         response = _call(
             self.client.send_whatsapp_message,
@@ -189,7 +189,7 @@ def replies(sns_message: str) -> list[PermissionReply]:
     return [reply for message in _items(sns_message, "messages") if (reply := _reply(message)) is not None]
 
 
-def failures(sns_message: str) -> list[Failure]:
+def failures(sns_message: str) -> list[UndeliveredRequest]:
     """The requests that were not sent or delivered, by a message as in `replies`. Raises ValueError as `replies` does.
 
     Everything else in it is ignored, such as other statuses, and failures of messages that have no reference.
@@ -215,12 +215,12 @@ def _items(sns_message: str, name: str) -> Iterator[Any]:
                 yield from _list(_of(change, "value"), name)
 
 
-def _failure(status: Any) -> Failure | None:
+def _failure(status: Any) -> UndeliveredRequest | None:
     reference = _of(status, "biz_opaque_callback_data")
     if not isinstance(reference, str) or not 0 < len(reference) <= _LONGEST_REFERENCE:
         return None
     codes = [code for error in _list(status, "errors") if type(code := _of(error, "code")) is int]
-    return Failure(reference, codes[0] if codes else 0)
+    return UndeliveredRequest(reference, codes[0] if codes else 0)
 
 
 def _reply(message: Any) -> PermissionReply | None:

@@ -11,14 +11,14 @@ from shared.store.keys import Scope
 from shared.webhooks import events
 from shared.webhooks.deliveries import commands, resource
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
-from shared.webhooks.failures import Page, entries_of
+from shared.webhooks.failures import DeliveryPage, entries_of
 
 _MOST_READ = 100
 """The deliveries that are read for one page with a filter by status or type: one batch."""
 
 
 @dataclass(frozen=True)
-class Filter:
+class DeliveryFilter:
     """The deliveries with a status, and of an event type or a wildcard, between two instants.
 
     The time is that of the event, or of the manual retry. `until` is exclusive.
@@ -34,7 +34,9 @@ class Filter:
         return self.status in ("", one["status"]) and (not self.type or events.matches([self.type], one["event_type"]))
 
 
-def page(scope: Scope, endpoint_id: str, limit: int, wanted: Filter, starting_after: str | None = None) -> Page:
+def page(
+    scope: Scope, endpoint_id: str, limit: int, wanted: DeliveryFilter, starting_after: str | None = None
+) -> DeliveryPage:
     """The deliveries to an endpoint that a filter lets through.
 
     A `starting_after` that is not the id of a delivery counts as absent. A page may be short, because few of the
@@ -49,5 +51,5 @@ def page(scope: Scope, endpoint_id: str, limit: int, wanted: Filter, starting_af
     rows = cast("list[DeliveryRow]", table.rows_of(entries[:most_read]))
     found = list(filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows))))
     if len(found) > limit:
-        return Page(found[:limit], found[limit - 1]["id"])
-    return Page(found, entries[most_read - 1]["sk"] if len(entries) > most_read else None)
+        return DeliveryPage(found[:limit], found[limit - 1]["id"])
+    return DeliveryPage(found, entries[most_read - 1]["sk"] if len(entries) > most_read else None)

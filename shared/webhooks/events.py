@@ -18,7 +18,7 @@ from shared.core.errors import not_found
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields, filters
 from shared.resources.collections import Collection
-from shared.resources.schema import EventId, UnixSeconds, one_of
+from shared.resources.schema import EventId, UnixTime, one_of
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 
@@ -53,7 +53,7 @@ class Event(TypedDict):
     """The type of the object."""
     type: Annotated[str, one_of(EVENT_TYPES, "EventType")]
     """What happened, such as `appointment.confirmed`."""
-    created: UnixSeconds
+    created: UnixTime
     """When it happened, in Unix seconds."""
     livemode: bool
     """False for an event of test mode."""

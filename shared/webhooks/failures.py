@@ -24,7 +24,7 @@ _KEYS = 1_000
 
 
 @dataclass(frozen=True)
-class Page:
+class DeliveryPage:
     """Deliveries, newest first. `cursor` is the `starting_after` of the next page; None on the last page."""
 
     deliveries: list[Delivery]
@@ -39,7 +39,7 @@ def page(
     starting_after: str | None = None,
     *,
     retrying: bool = False,
-) -> Page:
+) -> DeliveryPage:
     """The failed deliveries to these endpoints of events and replays since an instant, newest first.
 
     With `retrying`, those that wait for a later attempt. A `starting_after` that is not the id of a
@@ -55,7 +55,9 @@ def page(
     found = entries[:limit]
     docs = [deliveries.view(row) for row in commands.cancel_closed(scope, read(found))]
     status = DeliveryStatus.ATTEMPTING if retrying else DeliveryStatus.FAILED
-    return Page([doc for doc in docs if doc["status"] == status], found[-1]["sk"] if len(entries) > limit else None)
+    return DeliveryPage(
+        [doc for doc in docs if doc["status"] == status], found[-1]["sk"] if len(entries) > limit else None
+    )
 
 
 def entries_of(

@@ -73,7 +73,7 @@ class _Dial:
 _dial: ContextVar[_Dial] = ContextVar("_dial")
 
 
-class Client:
+class WebhookClient:
     """An aiohttp session on an event loop in a daemon thread, for any number of calling threads.
 
     A process needs one, which `post` creates. Tests create their own, with a `lookup` that replaces DNS and a `trust`
@@ -302,10 +302,10 @@ def _cut_decode(data: bytes) -> str:
 
 
 _starting = threading.Lock()
-_client: Client | None = None
+_client: WebhookClient | None = None
 
 
-def use(client: Client) -> None:
+def use(client: WebhookClient) -> None:
     """Let this client send from now on, for tests."""
     global _client
     _client = client
@@ -318,6 +318,6 @@ def post(
     global _client
     with _starting:
         if _client is None:
-            _client = Client()
+            _client = WebhookClient()
             atexit.register(_client.leave)
     return _client.post(url, headers, body, allow_loopback=allow_loopback, deadline_s=deadline_s)

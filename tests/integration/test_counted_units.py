@@ -235,7 +235,7 @@ class Meter(Stage):
         assert model.name == "PutObject"
         self.counts["puts"] += 1
 
-    def meet(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def meet(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         """Make a call and count it."""
         if call.service == "dynamodb":
             # What a call writes is read before and after it, so there is one at a time.
@@ -247,7 +247,7 @@ class Meter(Stage):
             self._started(call.parameters)
         return proceed(call)
 
-    def _count(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def _count(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         before = [(verb, key, self._row(key)) for verb, key in _written_keys(call.operation, call.parameters)]
         try:
             response = proceed(call)
@@ -257,7 +257,7 @@ class Meter(Stage):
         self._count_units(call, before, response, failed=False)
         return response
 
-    def _count_units(self, call: aws_client.Call, before: Sequence[Any], parsed: Any, *, failed: bool) -> None:
+    def _count_units(self, call: aws_client.AwsCall, before: Sequence[Any], parsed: Any, *, failed: bool) -> None:
         consumed = parsed.get("ConsumedCapacity") or []
         local = sum(part["CapacityUnits"] for part in ([consumed] if isinstance(consumed, Mapping) else consumed))
         if call.operation not in WRITES:
@@ -283,7 +283,7 @@ class _Meters(aws_client.Hook):
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         return self._meter.meet(call, proceed)
 
 

@@ -69,7 +69,7 @@ def die_after_write(after: int = 0) -> Iterator[None]:
             left[0] -= 1
 
     class AfterCalls(aws_client.Hook):
-        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+        def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
             if call.operation == "DeleteItem":
                 call = replace(call, parameters={**call.parameters, "ReturnValues": "ALL_OLD"})
             response = proceed(call)

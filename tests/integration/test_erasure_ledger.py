@@ -144,7 +144,7 @@ def test_a_bucket_is_read_to_its_end(bucket: str) -> None:
 # The ledger
 
 
-def run(entries: list[ledger.Entry]) -> tuple[list[str], list[str]]:
+def run(entries: list[ledger.ErasureEntry]) -> tuple[list[str], list[str]]:
     """What a run says, and what must be done later."""
     said: list[str] = []
     later = runs.run(entries, none_stored, said.append)

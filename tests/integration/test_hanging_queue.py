@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from shared.aws.connections import Reply
+from shared.aws.connections import HttpResponse
 from shared.core import threads
 from tests.support.clocks import Clock
 from tests.support.conversations import CONFIRM, new_thread, send
@@ -28,7 +28,7 @@ def hanging(service: str) -> Iterator[list[bool]]:
     """The service hangs until the end of the block. The list has an entry for each call that ended before."""
     released, ended = threading.Event(), list[bool]()
 
-    def hang(attempt: Try) -> Reply:
+    def hang(attempt: Try) -> HttpResponse:
         ended.append(released.wait(PATIENCE))
         return attempt.send()
 

@@ -10,7 +10,7 @@ import pytest
 
 from shared.admin import members, sign_in
 from shared.aws import client as aws_client
-from shared.aws.connections import ConnectionFailed, Reply
+from shared.aws.connections import ConnectionFailed, HttpResponse
 from shared.core import clock, ids, limits
 from shared.store import table
 from shared.store.keys import Scope
@@ -39,7 +39,7 @@ def response_lost(work: Callable[[], Any] | None, *, sent: bool = True, writes_b
     skipped = [None] * writes_before
 
     class Lost(aws_client.Hook):
-        def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+        def attempt(self, call: aws_client.AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
             counts_a_key = call.parameters.get("Key", {}).get("pk", {}).get("S", "").startswith("KEY#")
             if call.operation not in WRITES or counts_a_key or not left:
                 return proceed()
@@ -349,7 +349,7 @@ def test_a_lease_is_held_by_one_worker_and_its_work_is_recorded_once(stage: Stag
 class InProgress(aws_client.Hook):
     """DynamoDB is still busy with an earlier attempt of each transaction."""
 
-    def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+    def attempt(self, call: aws_client.AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
         if call.operation != "TransactWriteItems":
             return proceed()
         kind = "com.amazonaws.dynamodb.v20120810#TransactionInProgressException"

@@ -63,7 +63,7 @@ def test_an_id_that_is_none_is_not_read(stage: Stage, customer: str) -> None:
 
 def test_a_read_that_fails_is_the_error_of_the_request(stage: Stage, customer: str) -> None:
     class Broken(aws_client.Hook):
-        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+        def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
             if call.operation == "GetItem":
                 raise aws_client.Unavailable("throttled")
             return proceed(call)

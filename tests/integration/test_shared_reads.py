@@ -33,7 +33,7 @@ class Gate(aws_client.Hook):
         self.begun, self.opened = threading.Event(), threading.Event()
         self.requested: list[int] = []
 
-    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         """Make the call, the first one when the gate is open."""
         assert call.operation == "BatchGetItem"
         (request,) = call.parameters["RequestItems"].values()
@@ -95,7 +95,7 @@ class SlowRead(aws_client.Hook):
     def __init__(self) -> None:
         self.reads = 0
 
-    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         """Make the call."""
         if call.operation == "BatchGetItem":
             self.reads += 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.aws import client as aws_client
-from shared.aws.connections import Reply
+from shared.aws.connections import HttpResponse
 from shared.core import clock, ids
 from shared.store import commit, table
 from shared.store.keys import due, due_shard
@@ -242,7 +242,7 @@ def test_a_claim_whose_response_was_lost_holds(job: Job) -> None:
     class SentTwice(aws_client.Hook):
         did = False
 
-        def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+        def attempt(self, call: aws_client.AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
             if call.operation == "UpdateItem" and not self.did:
                 self.did = True
                 proceed()
@@ -313,7 +313,7 @@ def before_each_write(work: Callable[[], None]) -> Iterator[None]:
     """The work is done before each write is sent."""
 
     class Before(aws_client.Hook):
-        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+        def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
             if call.operation in ("UpdateItem", "PutItem", "TransactWriteItems"):
                 work()
             return proceed(call)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from typing import Any
 
-from shared.admin import audit, members, sessions
+from shared.admin import audit, members, sign_in_sessions
 from shared.admin.members import Identity
 from tests.support import privileges, receivers
 from tests.support.stage import Project, Stage
@@ -172,10 +172,10 @@ def signed_in(stage: Stage, email: str, roles: Mapping[int, str] | None = None) 
         for project, role in (roles or {}).items():
             members.add(project, email, role, operator)
         members.join(identity(email).person, email, operator)
-        return Browser(stage, {SESSION: sessions.begin(identity(email))})
+        return Browser(stage, {SESSION: sign_in_sessions.begin(identity(email))})
 
 
-def trail(project: int) -> list[audit.Entry]:
+def trail(project: int) -> list[audit.AuditEntry]:
     """The project's audit trail, newest first, without what made the test's people."""
     with as_test():
         entries, _ = audit.page(project)

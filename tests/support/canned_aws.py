@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
 
-from shared.aws.client import Client, Service
+from shared.aws.client import AwsClient, AwsService
 from shared.aws.credentials import Source
 from tests.support.receivers import Behaviour, Certificate, Exchange, Receiver, Request
 
@@ -63,9 +63,9 @@ def endpoint(*connections: Behaviour, tls: Certificate | None = None) -> Iterato
 
 
 @contextmanager
-def client(service: Service, credentials: Source | None = None) -> Iterator[Client]:
+def client(service: AwsService, credentials: Source | None = None) -> Iterator[AwsClient]:
     """A client of the endpoint that the environment names."""
-    found = Client(service, credentials or Source())
+    found = AwsClient(service, credentials or Source())
     try:
         yield found
     finally:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from shared.aws import client as aws_client
-from shared.aws.connections import Reply
+from shared.aws.connections import HttpResponse
 
 T = TypeVar("T")
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
@@ -40,7 +40,7 @@ def just_before(operation: str, work: Callable[[], Any]) -> Iterator[None]:
     left = [work]
 
     class Before(aws_client.Hook):
-        def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+        def attempt(self, call: aws_client.AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
             if left and call.operation == operation:
                 run_at_once([left.pop()])
             return proceed()

@@ -283,7 +283,7 @@ class Recorder:
         recorder = self
 
         class Watch(aws_client.Hook):
-            def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+            def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
                 function = _running.get()
                 if function is not None:
                     found = needs(call.service, call.operation, call.parameters, places, function.completes)

@@ -73,7 +73,7 @@ class Stage:
 
         self.queues = queues
         self._stream_arn = stream_arn
-        self._streams = aws_client.Client(STREAMS, credentials.Source())
+        self._streams = aws_client.AwsClient(STREAMS, credentials.Source())
         self._sqs = boto3.client("sqs")
         self._iterators: dict[str, str | None] = {}
         self._handlers = {
@@ -359,7 +359,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
 class _Refusal(aws_client.Hook):
     """What the real service does not take of a message, and moto does."""
 
-    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         if call.operation == "SendMessageBatch":
             fifo = call.parameters["QueueUrl"].endswith(".fifo")
             for entry in call.parameters["Entries"]:

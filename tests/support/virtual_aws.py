@@ -20,7 +20,7 @@ from unittest import mock
 from infra import topology
 from shared.aws import client as aws_client
 from shared.aws import services
-from shared.aws.connections import Reply
+from shared.aws.connections import HttpResponse
 from shared.core import clock
 from tests.support.wire import answer
 
@@ -64,7 +64,7 @@ class VirtualAws(aws_client.Hook):
     ended: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+    def attempt(self, call: aws_client.AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
         """Answer from memory."""
         self.time.forward(self.latency)
         with self._lock:
@@ -75,7 +75,7 @@ class VirtualAws(aws_client.Hook):
         except Throttled:
             return answer(400, {"__type": "x#ThrottlingException", "message": "Rate exceeded"})
 
-    def pause(self, call: aws_client.Call, proceed: Callable[[], None]) -> None:
+    def pause(self, call: aws_client.AwsCall, proceed: Callable[[], None]) -> None:
         """Do not wait: the pauses are random."""
 
 

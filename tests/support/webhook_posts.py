@@ -1,7 +1,7 @@
 """A request of the webhook client to a receiver."""
 
 from shared.webhooks.deliveries.resource import AttemptOutcome
-from shared.webhooks.http_client import Client
+from shared.webhooks.http_client import WebhookClient
 
 BODY = b'{"id":"evt_1"}'
 HEADERS = {"Content-Type": "application/json", "webhook-id": "evt_1"}
@@ -9,5 +9,5 @@ PLENTY = 60.0
 """A deadline for exchanges that are to end in another way; none waits for it."""
 
 
-def send(client: Client, url: str, *, deadline: float = PLENTY, allow_loopback: bool = True) -> AttemptOutcome:
+def send(client: WebhookClient, url: str, *, deadline: float = PLENTY, allow_loopback: bool = True) -> AttemptOutcome:
     return client.post(url, HEADERS, BODY, allow_loopback=allow_loopback, deadline_s=deadline)

@@ -23,7 +23,7 @@ from typing import Any
 from infra.local.stream import STREAMS
 from shared.aws import client as aws_client
 from shared.aws import services
-from shared.aws.connections import ConnectionFailed, Reply
+from shared.aws.connections import ConnectionFailed, HttpResponse
 
 ALWAYS = 1_000
 
@@ -45,11 +45,11 @@ class Sent:
 class Try:
     """A request on its way to AWS; `send` sends it."""
 
-    call: aws_client.Call
-    send: Callable[[], Reply]
+    call: aws_client.AwsCall
+    send: Callable[[], HttpResponse]
 
 
-Disturbance = Callable[[Try], Reply]
+Disturbance = Callable[[Try], HttpResponse]
 """What becomes of one try: an answer in AWS's place, or an exception."""
 
 
@@ -66,12 +66,12 @@ class Fault:
     service: str | None = None
 
 
-def answer(status: int, body: Mapping[str, Any]) -> Reply:
+def answer(status: int, body: Mapping[str, Any]) -> HttpResponse:
     """An answer in AWS's place."""
-    return Reply(status, {"content-type": "application/x-amz-json-1.0"}, json.dumps(body).encode())
+    return HttpResponse(status, {"content-type": "application/x-amz-json-1.0"}, json.dumps(body).encode())
 
 
-def cancel_transaction(attempt: Try, position: int, reason: str) -> Reply:
+def cancel_transaction(attempt: Try, position: int, reason: str) -> HttpResponse:
     """A transaction is cancelled because of its operation at this position (-1: the last)."""
     reasons = [{"Code": "None"} for _ in attempt.call.parameters["TransactItems"]]
     reasons[position] = {"Code": reason, "Message": "because"}
@@ -79,7 +79,7 @@ def cancel_transaction(attempt: Try, position: int, reason: str) -> Reply:
     return answer(400, {"__type": kind, "Message": "cancelled", "CancellationReasons": reasons})
 
 
-def throttle(attempt: Try) -> Reply:
+def throttle(attempt: Try) -> HttpResponse:
     """AWS refuses for now."""
     if attempt.call.operation == "TransactWriteItems":
         return cancel_transaction(attempt, 0, "ThrottlingError")
@@ -87,17 +87,17 @@ def throttle(attempt: Try) -> Reply:
     return answer(400, {"__type": kind, "message": "Rate exceeded"})
 
 
-def broken(attempt: Try) -> Reply:
+def broken(attempt: Try) -> HttpResponse:
     """AWS has an error of its own."""
     return answer(500, {"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "Internal"})
 
 
-def refuse_connection(attempt: Try) -> Reply:
+def refuse_connection(attempt: Try) -> HttpResponse:
     """Nobody takes the connection."""
     raise ConnectionFailed("connect_failed")
 
 
-def lose_response(attempt: Try) -> Reply:
+def lose_response(attempt: Try) -> HttpResponse:
     """AWS does as it is asked, and the connection breaks before its answer is here."""
     if attempt.call.service == "dynamodb":
         attempt.send()
@@ -107,7 +107,7 @@ def lose_response(attempt: Try) -> Reply:
 def conflicting(position: int) -> Disturbance:
     """Another transaction holds the row: of a transaction's operations, the one at this position (-1: the last)."""
 
-    def disturb(attempt: Try) -> Reply:
+    def disturb(attempt: Try) -> HttpResponse:
         prefix = "com.amazonaws.dynamodb.v20120810#"
         if attempt.call.operation != "TransactWriteItems":
             return answer(400, {"__type": f"{prefix}TransactionConflictException", "message": "Transaction is ongoing"})
@@ -150,7 +150,7 @@ class Wire(aws_client.Hook):
         """The calls of one operation."""
         return [call for call in self.calls if call.operation == operation]
 
-    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+    def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
         """Count the call and make it, or die."""
         if call.service == STREAMS.name:
             return proceed(call)  # On AWS, it is not the service that reads the stream.
@@ -163,14 +163,14 @@ class Wire(aws_client.Hook):
         if call.service == "dynamodb":
             parameters = {**parameters, "ReturnConsumedCapacity": "TOTAL"}
         try:
-            response = proceed(aws_client.Call(call.service, call.operation, parameters))
+            response = proceed(aws_client.AwsCall(call.service, call.operation, parameters))
         except aws_client.AwsError as error:
             self._answered(call, position, error.body)
             raise
         self._answered(call, position, response)
         return response
 
-    def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+    def attempt(self, call: aws_client.AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
         """Make the try, or let the fault meet it."""
         self._current.disturbed = False
         fault = self.fault
@@ -186,12 +186,12 @@ class Wire(aws_client.Hook):
         self._faulted = call.operation
         return fault.disturbance(Try(call, proceed))
 
-    def pause(self, call: aws_client.Call, proceed: Callable[[], None]) -> None:
+    def pause(self, call: aws_client.AwsCall, proceed: Callable[[], None]) -> None:
         """Wait only for what is not our doing."""
         if not self._current.disturbed:
             proceed()
 
-    def _answered(self, call: aws_client.Call, position: int, parsed: Mapping[str, Any]) -> None:
+    def _answered(self, call: aws_client.AwsCall, position: int, parsed: Mapping[str, Any]) -> None:
         with self._lock:
             self.answers.append(parsed)
             consumed = parsed.get("ConsumedCapacity") or []
@@ -200,11 +200,11 @@ class Wire(aws_client.Hook):
         if self._dead or self.kill_after == position:
             self._die("after", call)
 
-    def _die(self, when: str, call: aws_client.Call) -> None:
+    def _die(self, when: str, call: aws_client.AwsCall) -> None:
         self._dead = True
         raise Killed(f"{when} {call.operation}")
 
-    def _meant(self, fault: Fault, call: aws_client.Call) -> bool:
+    def _meant(self, fault: Fault, call: aws_client.AwsCall) -> bool:
         if call.service == STREAMS.name:
             return False
         if fault.service is not None:

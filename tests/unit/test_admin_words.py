@@ -48,7 +48,7 @@ ACTION_TYPES = [type for action in get_args(tools.Action) for type in get_args(g
         (words.COUNTERS, usage.COUNTERS),
         (words.WROTE, conversations.Role),
         (words.REPLAY_ENDED, ReplayEnd),
-        (words.ROLE, members.Role),
+        (words.ROLE, members.MemberRole),
     ],
 )
 def test_every_value_has_words(named: Mapping[str, Any], wanted: Collection[str]) -> None:

@@ -27,7 +27,7 @@ from shared.core.errors import ERRORS
 from shared.core.event_types import EVENT_TYPES
 from shared.docs import contents, highlighting, markdown, samples, search, tables
 from shared.docs.contents import PAGES
-from shared.docs.examples import Request
+from shared.docs.examples import ExampleRequest
 from tests.support.admin_client import Markup
 
 DESCRIPTION = Path("tests/openapi.json")
@@ -509,7 +509,7 @@ def test_a_query_is_shown_as_text() -> None:
 
 
 def test_a_request_is_the_same_in_three_languages() -> None:
-    request = Request.parse(
+    request = ExampleRequest.parse(
         "POST /v1/customers/$CUSTOMER/call\n"
         "Idempotency-Key: $BOOKING\n\n"
         '{"appointment_id": "$APPOINTMENT", "metadata": {"floor": 2, "vip": true, "note": null}}'

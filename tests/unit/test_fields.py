@@ -28,13 +28,13 @@ class Sample(fields.Input):
     needed: str
     phone: fields.Phone = ""
     email: fields.Email | None = None
-    at: fields.Instant | None = None
+    at: fields.DateTime | None = None
     zone: fields.Timezone | None = None
     minutes: Annotated[int, Field(ge=1, le=1440)] | None = None
     tags: list[str] | None = None
     external_id: fields.ExternalId | None = None
     name: fields.Name | None = None
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataCreate | None = None
     inner: Inner | None = None
 
 

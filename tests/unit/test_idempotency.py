@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.api import idempotency
-from shared.api.idempotency import Key
+from shared.api.idempotency import IdempotencyKey
 from shared.api.responses import Response
 from shared.core import clock
 from shared.core.errors import ApiError
@@ -33,11 +33,11 @@ def _stopped_clock() -> Iterator[None]:
     clock.use(time.time, time.sleep)
 
 
-def key(value: str = "key-1", api_key: str = API_KEY, scope: Scope | None = None) -> Key:
-    return Key(scope or Scope(1, False), value, idempotency.fingerprint("POST", "/v1/x", {"a": 1}), api_key)
+def key(value: str = "key-1", api_key: str = API_KEY, scope: Scope | None = None) -> IdempotencyKey:
+    return IdempotencyKey(scope or Scope(1, False), value, idempotency.fingerprint("POST", "/v1/x", {"a": 1}), api_key)
 
 
-def refusal(asked: Key, row: dict[str, object]) -> str:
+def refusal(asked: IdempotencyKey, row: dict[str, object]) -> str:
     with pytest.raises(ApiError) as caught:
         idempotency.read(asked, row)
     return caught.value.code

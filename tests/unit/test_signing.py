@@ -16,7 +16,7 @@ from moto import mock_aws
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from shared.aws import services
-from shared.aws.client import Call, Hook, hooked
+from shared.aws.client import AwsCall, Hook, hooked
 from shared.core import clock
 from shared.webhooks import signing
 from tests.support import moto_server
@@ -123,9 +123,9 @@ class _Calls(Hook):
     """Keeps the calls."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[AwsCall] = []
 
-    def call(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
+    def call(self, call: AwsCall, proceed: Callable[[AwsCall], Any]) -> Any:
         self.calls.append(call)
         return proceed(call)
 

@@ -22,7 +22,7 @@ def batch_of(resources: str) -> dict[str, Any]:
     return {"Records": [record(number, resource) for number, resource in enumerate(resources)]}
 
 
-def number_of(one: batches.Record) -> int:
+def number_of(one: batches.StreamRecord) -> int:
     return int(one["dynamodb"]["SequenceNumber"])
 
 
@@ -30,7 +30,7 @@ def test_records_of_different_resources_are_worked_on_concurrently() -> None:
     # Each waits until as many are at work as may be.
     barrier = threading.Barrier(batches.RECORDS_AT_ONCE, timeout=20)
 
-    def work(one: batches.Record) -> None:
+    def work(one: batches.StreamRecord) -> None:
         barrier.wait()
 
     found = batches.each_record(batch_of("abcdefghijklmnopqrst"), work)
@@ -43,7 +43,7 @@ def test_records_of_one_resource_are_worked_on_in_order_also_over_its_deletion(d
     seen: list[int] = []
     others = threading.Event()
 
-    def work(one: batches.Record) -> int:
+    def work(one: batches.StreamRecord) -> int:
         number = number_of(one)
         if one["dynamodb"]["Keys"]["sk"]["S"] == "a":
             # The others have all the time to get past.
@@ -76,7 +76,7 @@ def test_the_earliest_record_that_failed_is_named_and_only_its_resource_stops(
 ) -> None:
     seen: list[int] = []
 
-    def work(one: batches.Record) -> int:
+    def work(one: batches.StreamRecord) -> int:
         seen.append(number_of(one))
         if number_of(one) in failing:
             raise ValueError("cannot be processed")
@@ -95,7 +95,7 @@ def test_records_are_worked_on_in_the_context_of_the_batch() -> None:
     cause: ContextVar[str] = ContextVar("cause")
     cause.set("invocation")
 
-    def work(one: batches.Record) -> str:
+    def work(one: batches.StreamRecord) -> str:
         inherited = cause.get()
         cause.set(str(number_of(one)))
         return inherited

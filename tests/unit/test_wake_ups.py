@@ -7,7 +7,7 @@ import pytest
 
 from shared.aws import client as aws_client
 from shared.aws import services
-from shared.aws.connections import Reply
+from shared.aws.connections import HttpResponse
 from shared.tasks import wake_ups
 from shared.tasks.wake_ups import WakeUp
 from tests.support.wire import answer
@@ -23,7 +23,7 @@ def test_a_message_has_only_the_fields_that_its_kind_of_queue_takes(
     sent: list[dict[str, Any]] = []
 
     class Sqs(aws_client.Hook):
-        def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+        def attempt(self, call: aws_client.AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
             sent.extend(call.parameters["Entries"])
             return answer(200, {"Successful": []})
 

@@ -66,7 +66,7 @@ class CannotSend:
     summary: str
 
 
-Result = Sent | Permitted | NoResponse | CannotSend
+SendResult = Sent | Permitted | NoResponse | CannotSend
 
 
 def run_due_steps(pk: str) -> None:
@@ -153,7 +153,7 @@ def store_reply(reply: whatsapp.PermissionReply) -> None:
     answer(scope, reply.phone, status, reply.at, reply.until)
 
 
-def end_undelivered(failure: whatsapp.Failure) -> None:
+def end_undelivered(failure: whatsapp.UndeliveredRequest) -> None:
     """Fail the calls that wait for a request that WhatsApp accepted and did not deliver. They free their customers.
 
     If the request was sent more than once, one of the others may have been delivered: the request stays pending.
@@ -216,7 +216,7 @@ def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     commit.retry_on_conflict(lambda: _save_result(claim, consent, result))
 
 
-def _send(consent: Consent) -> Result:
+def _send(consent: Consent) -> SendResult:
     """Send the request to the customer, unless the customer has permitted calls."""
     try:
         if consent.ask_tries > ASK_TRIES:
@@ -234,7 +234,7 @@ def _send(consent: Consent) -> Result:
         return CannotSend(NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK)
 
 
-def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: Result) -> None:
+def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: SendResult) -> None:
     """Write the result of a request on the present consent, which other sessions may have joined.
 
     If the request has been closed meanwhile, nothing is written.

@@ -39,7 +39,7 @@ VOICEMAIL = "Goodbye."
 
 
 @dataclass(frozen=True)
-class Response:
+class SpokenReply:
     """The agent's words, and whether the call ends with them."""
 
     text: str
@@ -50,23 +50,23 @@ class Response:
 class _Turn:
     """The agent's response in a turn, and the writes that belong to it."""
 
-    response: Response
+    response: SpokenReply
     writes: Sequence[table.Write]
     actions: Sequence[Action] | None = None
     """What the agent did; None if it was not asked."""
 
 
-def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> Response:
+def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> SpokenReply:
     """Answer the customer's words within `seconds`; `text` is None if the customer said nothing. Raises ApiError."""
     deadline = clock.now() + int(seconds * clock.SECOND)
 
-    def attempt() -> Response:
+    def attempt() -> SpokenReply:
         session = SESSIONS.find(scope, session_id)
         trace.follow(session.row)
         if session.doc["call_status"] != SessionCallStatus.DIALING and not sessions.is_starting(session):
-            return Response(LOST, ends_call=True)
+            return SpokenReply(LOST, ends_call=True)
         if session.row.get("opted_out"):
-            return Response(_farewell(scope, dialogue.STOPPED), ends_call=True)
+            return SpokenReply(_farewell(scope, dialogue.STOPPED), ends_call=True)
         if text is None:
             turn = _silence(scope, session)
         else:
@@ -80,7 +80,7 @@ def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> 
     try:
         return commit.retry_on_conflict(attempt, tries=TRIES, seconds=seconds)
     except (table.ConditionFailed, table.Contended):
-        return Response(LOST, ends_call=True)
+        return SpokenReply(LOST, ends_call=True)
 
 
 def _silence(scope: Scope, session: SessionRecord) -> _Turn:
@@ -89,7 +89,7 @@ def _silence(scope: Scope, session: SessionRecord) -> _Turn:
     if session.row.get("stage") == CheckStage.WAITING:
         words, most = WAITING, WAITING_SILENCES
     ends = silences >= most
-    response = Response(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
+    response = SpokenReply(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
     return _Turn(response, [transitions.replace(scope, session, {}, {"silences": silences})])
 
 
@@ -101,19 +101,19 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     transcript = transcripts.find(scope, session.doc["id"])
     lines = transcripts.lines(transcript) if transcript else _opening(session)
     if not session.row.get("talked") and voicemail.is_greeting(text):
-        response = Response(VOICEMAIL, ends_call=True)
+        response = SpokenReply(VOICEMAIL, ends_call=True)
         machine = transitions.replace(scope, session, {}, {"voicemail": True})
         return _Turn(response, [machine, _write_transcript(scope, session, transcript, lines, text, response)])
     briefing, before = dialogue.brief(scope, session), Progress.of(session.row)
     said = [*((line["role"], line["content"]) for line in lines), ("customer", text)]
     try:
         reply, progress = dialogue.reply_in_call(agent, briefing, before, said, seconds)
-        result, response = reply.result, Response(reply.content or LOST, reply.result.ends_call)
+        result, response = reply.result, SpokenReply(reply.content or LOST, reply.result.ends_call)
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         result = TurnResult([handoff(HandoffReason.AGENT_FAILED)])
         progress = before.after(result, before.stage, briefing.zone)
-        response = Response(dialogue.farewell(LOST, briefing.settings), ends_call=True)
+        response = SpokenReply(dialogue.farewell(LOST, briefing.settings), ends_call=True)
     if progress.opted_out:
         opting_out.opt_out_now(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
     writes = _writes(scope, session, result, progress)
@@ -127,7 +127,7 @@ def _write_transcript(
     transcript: table.Row | None,
     before: Sequence[Line],
     text: str,
-    said: Response,
+    said: SpokenReply,
 ) -> table.Write:
     """The write of the transcript with the lines of this turn."""
     lines = [*before, *_lines(session, before, text, said.text)]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from functions.admin import PAGES
-from functions.admin.visits import Page
-from shared.admin import audit, members, sessions
+from functions.admin.visits import AdminPage
+from shared.admin import audit, members, sign_in_sessions
 from shared.core import clock
 from shared.store.keys import Scope
 from shared.webhooks.deliveries import resource as deliveries
@@ -40,7 +40,7 @@ PREPARED: dict[str, Callable[[Stage, Whole], object]] = {
 """By the end of a path: what must be the case before its form changes anything."""
 
 
-def path_of(page: Page, whole: Whole, project: int | None = None) -> str:
+def path_of(page: AdminPage, whole: Whole, project: int | None = None) -> str:
     """The page's path with the ids of the story, in its own project or another."""
     found = page.path.replace("{project}", str(project or whole.story.project.id)).replace("{mode}", "test")
     section = page.path.split("/")[5] if "{id}" in page.path else ""
@@ -52,7 +52,7 @@ def ask(browser: Browser, method: str, path: str, whole: Whole) -> Shown:
     if method == "GET":
         return browser.get(path)
     with as_test():
-        session = sessions.find(browser.cookies.get(SESSION, ""))
+        session = sign_in_sessions.find(browser.cookies.get(SESSION, ""))
     return browser.post(path, form_of(whole, path) | {"csrf": session.csrf if session else ""})
 
 
@@ -131,7 +131,7 @@ def test_a_member_sees_what_the_role_allows_and_changes_nothing_else(stage: Stag
 
 
 @pytest.mark.parametrize("page", [page for page, method in IN_PROJECT if method == "POST"], ids=lambda page: page.path)
-def test_who_has_just_the_role_that_a_form_needs_can_use_it(stage: Stage, whole: Whole, page: Page) -> None:
+def test_who_has_just_the_role_that_a_form_needs_can_use_it(stage: Stage, whole: Whole, page: AdminPage) -> None:
     needed = page.views["POST"].role
     assert needed is not None
     if (last := page.path.rpartition("/")[2]) in PREPARED:
@@ -235,7 +235,7 @@ def test_somebody_who_gets_the_address_of_a_member_is_not_the_member(stage: Stag
     successor = members.Identity("https://login.example.com", "another-subject", "ada@example.com")
     with as_test() as operator:
         members.join(successor.person, successor.email, operator)
-        browser = Browser(stage, {SESSION: sessions.begin(successor)})
+        browser = Browser(stage, {SESSION: sign_in_sessions.begin(successor)})
     assert browser.get(f"{story.path}/events").status == 404
 
 
@@ -252,7 +252,7 @@ def test_a_member_who_is_bound_anew_is_whoever_signs_in_next_with_the_address(st
         members.join(of_new_pool.person, of_new_pool.email, operator)
         # The member has joined: to repeat the command is to bind the member once more.
         assert not members.is_invited("ada@example.com")
-        anew = Browser(stage, {SESSION: sessions.begin(of_new_pool)})
+        anew = Browser(stage, {SESSION: sign_in_sessions.begin(of_new_pool)})
         (member,) = [one for one in members.of_project(story.project.id) if one.email == "ada@example.com"]
         entries, _ = audit.page(story.project.id)
     assert anew.get(f"{story.path}/events").status == 200
@@ -285,12 +285,12 @@ def test_a_session_ends_when_it_is_idle_and_in_any_case_after_its_longest_time(
     browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
     path = f"{story.path}/events"
     began = stopped_clock.now
-    stopped_clock.forward(sessions.IDLE_MS / clock.SECOND - 60)
+    stopped_clock.forward(sign_in_sessions.IDLE_MS / clock.SECOND - 60)
     assert browser.get(path).status == 200
-    stopped_clock.forward(sessions.IDLE_MS / clock.SECOND - 60)
+    stopped_clock.forward(sign_in_sessions.IDLE_MS / clock.SECOND - 60)
     assert browser.get(path).status == 200, "it was in use"
     # A page that only refreshes itself does not keep it alive.
-    stopped_clock.forward(sessions.IDLE_MS / clock.SECOND - 60)
+    stopped_clock.forward(sign_in_sessions.IDLE_MS / clock.SECOND - 60)
     fragment = f"{story.path}/events/{story.event}/deliveries"
     assert browser.get(fragment, HX_Request="true").status == 200
     stopped_clock.forward(61)
@@ -300,10 +300,10 @@ def test_a_session_ends_when_it_is_idle_and_in_any_case_after_its_longest_time(
 
     again = signed_in(stage, "owner@example.com")
     began = stopped_clock.now
-    while stopped_clock.now - began < (sessions.ABSOLUTE_MS - sessions.IDLE_MS) / clock.SECOND:
+    while stopped_clock.now - began < (sign_in_sessions.ABSOLUTE_MS - sign_in_sessions.IDLE_MS) / clock.SECOND:
         stopped_clock.forward(3600)
         assert again.get(path).status == 200
-    stopped_clock.forward(began + sessions.ABSOLUTE_MS / clock.SECOND - stopped_clock.now + 1)
+    stopped_clock.forward(began + sign_in_sessions.ABSOLUTE_MS / clock.SECOND - stopped_clock.now + 1)
     assert again.get(path).status == 303
 
 

@@ -125,7 +125,7 @@ def after_the_first_write(work: Callable[[], Any]) -> Iterator[None]:
     left = [work]
 
     class After(aws_client.Hook):
-        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+        def call(self, call: aws_client.AwsCall, proceed: Callable[[aws_client.AwsCall], Any]) -> Any:
             response = proceed(call)
             if left and call.operation in ("PutItem", "UpdateItem"):
                 with privileges.running(None):

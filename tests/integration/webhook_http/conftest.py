@@ -5,22 +5,24 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from shared.webhooks.http_client import Client
+from shared.webhooks.http_client import WebhookClient
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    made = Client()
+def client() -> Iterator[WebhookClient]:
+    made = WebhookClient()
     yield made
     made.close()
 
 
 @pytest.fixture
-def client_with() -> Iterator[Callable[..., Client]]:
-    made: list[Client] = []
+def client_with() -> Iterator[Callable[..., WebhookClient]]:
+    made: list[WebhookClient] = []
 
-    def make(addresses: Sequence[str] | Callable[[str], Sequence[str]], trust: ssl.SSLContext | None = None) -> Client:
-        made.append(Client(lookup=addresses if callable(addresses) else lambda _: addresses, trust=trust))
+    def make(
+        addresses: Sequence[str] | Callable[[str], Sequence[str]], trust: ssl.SSLContext | None = None
+    ) -> WebhookClient:
+        made.append(WebhookClient(lookup=addresses if callable(addresses) else lambda _: addresses, trust=trust))
         return made[-1]
 
     yield make

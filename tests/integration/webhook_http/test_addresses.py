@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.webhooks.http_client import Client
+from shared.webhooks.http_client import WebhookClient
 from tests.support import receivers
 from tests.support.receivers import Behaviour, Certificate, Receiver, answer
 from tests.support.webhook_posts import send
@@ -13,7 +13,7 @@ from tests.support.webhook_posts import send
 # Names and addresses
 
 
-def test_a_name_without_an_address_is_a_dns_error(client_with: Callable[..., Client]) -> None:
+def test_a_name_without_an_address_is_a_dns_error(client_with: Callable[..., WebhookClient]) -> None:
     def lookup(name: str) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -23,7 +23,7 @@ def test_a_name_without_an_address_is_a_dns_error(client_with: Callable[..., Cli
     assert send(client_with([]), "https://empty.example.com/").error == "dns_error"
 
 
-def test_the_systems_resolver_is_asked(client: Client) -> None:
+def test_the_systems_resolver_is_asked(client: WebhookClient) -> None:
     with Receiver() as receiver:
         assert send(client, f"http://localhost:{receiver.port}/").status == 200
         assert send(client, f"http://any.localhost:{receiver.port}/").status == 200
@@ -49,7 +49,9 @@ def test_the_systems_resolver_is_asked(client: Client) -> None:
         "2002:7f00:1::1",
     ],
 )
-def test_a_name_that_leads_into_a_private_network_is_blocked(client_with: Callable[..., Client], address: str) -> None:
+def test_a_name_that_leads_into_a_private_network_is_blocked(
+    client_with: Callable[..., WebhookClient], address: str
+) -> None:
     with Receiver() as receiver:
         url = f"https://rebound.example.com:{receiver.port}/"
         outcome = send(client_with([address]), url, allow_loopback=False)
@@ -59,11 +61,13 @@ def test_a_name_that_leads_into_a_private_network_is_blocked(client_with: Callab
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "169.254.169.254", "0.0.0.0", "fd00::1", "::ffff:127.0.0.1"])
-def test_allowing_loopback_allows_no_other_private_address(client_with: Callable[..., Client], address: str) -> None:
+def test_allowing_loopback_allows_no_other_private_address(
+    client_with: Callable[..., WebhookClient], address: str
+) -> None:
     assert send(client_with([address]), "http://rebound.localhost/").error == "url_blocked"
 
 
-def test_a_name_is_judged_anew_at_each_send(client_with: Callable[..., Client]) -> None:
+def test_a_name_is_judged_anew_at_each_send(client_with: Callable[..., WebhookClient]) -> None:
     answers = iter([["127.0.0.1"], ["10.0.0.1"]])
     client = client_with(lambda name: next(answers))
     with Receiver() as receiver:
@@ -74,7 +78,7 @@ def test_a_name_is_judged_anew_at_each_send(client_with: Callable[..., Client]) 
     assert receiver.connections == 1
 
 
-def test_of_several_addresses_only_the_allowed_ones_are_dialled(client_with: Callable[..., Client]) -> None:
+def test_of_several_addresses_only_the_allowed_ones_are_dialled(client_with: Callable[..., WebhookClient]) -> None:
     client = client_with(["10.0.0.1", "fd00::1", "127.0.0.1"])
     with Receiver() as receiver, receivers.refusing_url() as refusing:
         assert send(client, receiver.url.replace("127.0.0.1", "mixed.localhost")).error is None
@@ -96,7 +100,7 @@ def test_of_several_addresses_only_the_allowed_ones_are_dialled(client_with: Cal
         "https://user:pw@example.com:{}/",
     ],
 )
-def test_a_url_that_could_not_be_registered_is_not_sent_to(client: Client, url: str) -> None:
+def test_a_url_that_could_not_be_registered_is_not_sent_to(client: WebhookClient, url: str) -> None:
     with Receiver() as receiver:
         outcome = send(client, url.format(receiver.port), allow_loopback=False)
 
@@ -107,7 +111,7 @@ def test_a_url_that_could_not_be_registered_is_not_sent_to(client: Client, url: 
 # TLS
 
 
-def test_a_receiver_is_verified_by_the_name_in_its_url(client_with: Callable[..., Client]) -> None:
+def test_a_receiver_is_verified_by_the_name_in_its_url(client_with: Callable[..., WebhookClient]) -> None:
     certificate = Certificate("hooks.example.com")
     client = client_with(["127.0.0.1"], certificate.trust())
     with Receiver(answer(200, b"ok"), tls=certificate) as receiver:
@@ -119,7 +123,7 @@ def test_a_receiver_is_verified_by_the_name_in_its_url(client_with: Callable[...
     assert [request.headers["host"] for request in receiver.requests] == [f"hooks.example.com:{receiver.port}"]
 
 
-def test_a_self_signed_certificate_is_a_tls_error(client: Client) -> None:
+def test_a_self_signed_certificate_is_a_tls_error(client: WebhookClient) -> None:
     with Receiver(tls=Certificate("127.0.0.1", "localhost")) as receiver:
         outcome = send(client, receiver.url)
 
@@ -127,7 +131,7 @@ def test_a_self_signed_certificate_is_a_tls_error(client: Client) -> None:
     assert receiver.requests == []
 
 
-def test_a_receiver_that_speaks_no_tls_is_a_tls_error(client: Client) -> None:
+def test_a_receiver_that_speaks_no_tls_is_a_tls_error(client: WebhookClient) -> None:
     def behave(exchange: receivers.Exchange) -> None:
         exchange.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         exchange.hang()
@@ -138,7 +142,7 @@ def test_a_receiver_that_speaks_no_tls_is_a_tls_error(client: Client) -> None:
     assert outcome.error == "tls_error"
 
 
-def test_a_receiver_that_closes_in_the_handshake_is_connection_refused(client: Client) -> None:
+def test_a_receiver_that_closes_in_the_handshake_is_connection_refused(client: WebhookClient) -> None:
     with Receiver(receivers.close_at_once) as receiver:
         outcome = send(client, receiver.url.replace("http:", "https:"))
 
@@ -146,7 +150,9 @@ def test_a_receiver_that_closes_in_the_handshake_is_connection_refused(client: C
 
 
 @pytest.mark.parametrize("behaviour", [receivers.hang_after_request, receivers.hang_after_head])
-def test_a_hang_behind_tls_ends_at_the_deadline(client_with: Callable[..., Client], behaviour: Behaviour) -> None:
+def test_a_hang_behind_tls_ends_at_the_deadline(
+    client_with: Callable[..., WebhookClient], behaviour: Behaviour
+) -> None:
     certificate = Certificate("127.0.0.1")
     client = client_with([], certificate.trust())
     with Receiver(behaviour, tls=certificate) as receiver:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shared.webhooks import http_client
-from shared.webhooks.http_client import DEADLINE_S, Client
+from shared.webhooks.http_client import DEADLINE_S, WebhookClient
 from tests.support import receivers
 from tests.support.receivers import Behaviour, Receiver, answer
 from tests.support.webhook_posts import BODY, HEADERS, send
@@ -51,7 +51,7 @@ def endless_chunk_extension(exchange: receivers.Exchange) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_receiver_that_hangs_or_drips_is_left_at_the_deadline(
-    client: Client, behaviour: Behaviour, status: int | None, body: str | None
+    client: WebhookClient, behaviour: Behaviour, status: int | None, body: str | None
 ) -> None:
     with Receiver(behaviour) as receiver:
         outcome = send(client, receiver.url, deadline=0.6)
@@ -60,14 +60,14 @@ def test_a_receiver_that_hangs_or_drips_is_left_at_the_deadline(
     assert outcome.duration_ms >= 599
 
 
-def test_a_receiver_that_hangs_before_accepting_is_left_at_the_deadline(client: Client) -> None:
+def test_a_receiver_that_hangs_before_accepting_is_left_at_the_deadline(client: WebhookClient) -> None:
     with receivers.unaccepting_url() as url:
         outcome = send(client, url, deadline=0.6)
 
     assert (outcome.status, outcome.error) == (None, "timeout")
 
 
-def test_a_receiver_that_hangs_in_the_tls_handshake_is_left_at_the_deadline(client: Client) -> None:
+def test_a_receiver_that_hangs_in_the_tls_handshake_is_left_at_the_deadline(client: WebhookClient) -> None:
     with Receiver(receivers.hang_after_accept) as receiver:
         outcome = send(client, receiver.url.replace("http:", "https:"), deadline=0.6)
 
@@ -75,7 +75,7 @@ def test_a_receiver_that_hangs_in_the_tls_handshake_is_left_at_the_deadline(clie
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body")
-def test_a_receiver_that_does_not_read_is_left_and_its_connection_given_up(client: Client) -> None:
+def test_a_receiver_that_does_not_read_is_left_and_its_connection_given_up(client: WebhookClient) -> None:
     given_up = threading.Event()
     connection_ended = threading.Event()
     size = 50_000_000
@@ -98,7 +98,7 @@ def test_a_receiver_that_does_not_read_is_left_and_its_connection_given_up(clien
     assert received < size
 
 
-def test_a_name_server_that_hangs_is_left_at_the_deadline(client_with: Callable[..., Client]) -> None:
+def test_a_name_server_that_hangs_is_left_at_the_deadline(client_with: Callable[..., WebhookClient]) -> None:
     release = threading.Event()
 
     def lookup(name: str) -> list[str]:
@@ -113,14 +113,14 @@ def test_a_name_server_that_hangs_is_left_at_the_deadline(client_with: Callable[
     assert (outcome.status, outcome.error) == (None, "timeout")
 
 
-def test_an_error_whose_body_hangs_is_still_the_error(client: Client) -> None:
+def test_an_error_whose_body_hangs_is_still_the_error(client: WebhookClient) -> None:
     with Receiver(functools.partial(receivers.hang_after_head, status=503)) as receiver:
         outcome = send(client, receiver.url, deadline=0.3)
 
     assert (outcome.status, outcome.error, outcome.body) == (503, "http_error", "abc")
 
 
-def test_forty_that_hang_do_not_hold_up_a_healthy_one(client: Client) -> None:
+def test_forty_that_hang_do_not_hold_up_a_healthy_one(client: WebhookClient) -> None:
     with ThreadPoolExecutor(40) as pool:
         with Receiver(receivers.hang_after_request) as hanging, Receiver() as healthy:
             hung = [pool.submit(send, client, hanging.url) for _ in range(40)]
@@ -133,7 +133,7 @@ def test_forty_that_hang_do_not_hold_up_a_healthy_one(client: Client) -> None:
 
 
 def test_forty_name_servers_that_hang_do_not_hold_up_a_healthy_one(
-    client_with: Callable[..., Client],
+    client_with: Callable[..., WebhookClient],
 ) -> None:
     release = threading.Event()
     started = threading.Semaphore(0)
@@ -160,7 +160,7 @@ def test_forty_name_servers_that_hang_do_not_hold_up_a_healthy_one(
         assert {one.result().error for one in hung} == {"dns_error"}
 
 
-def test_every_caller_gets_its_own_outcome(client: Client) -> None:
+def test_every_caller_gets_its_own_outcome(client: WebhookClient) -> None:
     def echo(exchange: receivers.Exchange) -> None:
         request = exchange.read_request()
         exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(request.body) + request.body)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from shared.webhooks.http_client import BODY_KEPT, BODY_READ, USER_AGENT, Client
+from shared.webhooks.http_client import BODY_KEPT, BODY_READ, USER_AGENT, WebhookClient
 from tests.support import receivers
 from tests.support.receivers import Behaviour, Exchange, Receiver, _head, answer, raw
 from tests.support.webhook_posts import BODY, send
@@ -47,7 +47,7 @@ def break_off_body(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_any_2xx_is_a_success(client: Client, status: int) -> None:
+def test_any_2xx_is_a_success(client: WebhookClient, status: int) -> None:
     with Receiver(answer(status)) as receiver:
         outcome = send(client, receiver.url)
 
@@ -55,7 +55,7 @@ def test_any_2xx_is_a_success(client: Client, status: int) -> None:
     assert outcome.duration_ms >= 0
 
 
-def test_the_body_arrives_byte_for_byte_with_our_headers_and_no_others_that_matter(client: Client) -> None:
+def test_the_body_arrives_byte_for_byte_with_our_headers_and_no_others_that_matter(client: WebhookClient) -> None:
     with Receiver(answer(200, b"thank you")) as receiver:
         outcome = send(client, f"{receiver.url}/%2e%2F?t=a%2Bb+c")
 
@@ -74,7 +74,7 @@ def test_the_body_arrives_byte_for_byte_with_our_headers_and_no_others_that_matt
     }
 
 
-def test_a_header_of_ours_cannot_be_sent_twice_or_replaced(client: Client) -> None:
+def test_a_header_of_ours_cannot_be_sent_twice_or_replaced(client: WebhookClient) -> None:
     with Receiver() as receiver:
         client.post(receiver.url, {"user-agent": "x", "ACCEPT-ENCODING": "gzip"}, BODY, allow_loopback=True)
 
@@ -95,7 +95,7 @@ def test_a_header_of_ours_cannot_be_sent_twice_or_replaced(client: Client) -> No
     ],
     ids=["interim responses", "chunked", "to the end", "HTTP/1.0", "no reason", "odd cookie"],
 )
-def test_an_answer_in_any_lawful_form_is_understood(client: Client, whole: bytes) -> None:
+def test_an_answer_in_any_lawful_form_is_understood(client: WebhookClient, whole: bytes) -> None:
     with Receiver(raw(whole)) as receiver:
         outcome = send(client, receiver.url)
 
@@ -103,7 +103,7 @@ def test_an_answer_in_any_lawful_form_is_understood(client: Client, whole: bytes
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 429, 500, 503, 599])
-def test_a_status_beyond_3xx_is_an_http_error(client: Client, status: int) -> None:
+def test_a_status_beyond_3xx_is_an_http_error(client: WebhookClient, status: int) -> None:
     with Receiver(answer(status, b"no")) as receiver:
         outcome = send(client, receiver.url)
 
@@ -111,7 +111,7 @@ def test_a_status_beyond_3xx_is_an_http_error(client: Client, status: int) -> No
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
-def test_a_redirect_is_a_failure_and_is_not_followed(client: Client, status: int) -> None:
+def test_a_redirect_is_a_failure_and_is_not_followed(client: WebhookClient, status: int) -> None:
     with Receiver() as elsewhere, Receiver(receivers.redirect(elsewhere.url, status)) as receiver:
         outcome = send(client, receiver.url)
 
@@ -119,7 +119,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(client: Client, status: int
     assert elsewhere.connections == 0
 
 
-def test_a_cookie_is_not_sent_back(client: Client) -> None:
+def test_a_cookie_is_not_sent_back(client: WebhookClient) -> None:
     with Receiver(answer(headers={"Set-Cookie": "id=1; Path=/"})) as receiver:
         url = receiver.url.replace("127.0.0.1", "localhost")
         send(client, url)
@@ -128,7 +128,7 @@ def test_a_cookie_is_not_sent_back(client: Client) -> None:
     assert all("cookie" not in request.headers for request in receiver.wait_for(2))
 
 
-def test_a_proxy_from_the_environment_is_ignored(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_from_the_environment_is_ignored(client: WebhookClient, monkeypatch: pytest.MonkeyPatch) -> None:
     with Receiver() as proxy, Receiver() as receiver:
         for name in ("http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
@@ -141,7 +141,7 @@ def test_a_proxy_from_the_environment_is_ignored(client: Client, monkeypatch: py
     assert proxy.connections == 0
 
 
-def test_an_ipv6_receiver_is_reached(client: Client) -> None:
+def test_an_ipv6_receiver_is_reached(client: WebhookClient) -> None:
     with Receiver(address="::1") as receiver:
         assert send(client, receiver.url).status == 200
 
@@ -164,7 +164,7 @@ def test_an_ipv6_receiver_is_reached(client: Client) -> None:
     ],
     ids=["fits", "one more", "cut", "cut wide", "latin", "binary", "controls", "half", "surrogate"],
 )
-def test_at_most_one_kib_is_kept_as_harmless_text(client: Client, body: bytes, kept: str) -> None:
+def test_at_most_one_kib_is_kept_as_harmless_text(client: WebhookClient, body: bytes, kept: str) -> None:
     with Receiver(answer(500, body)) as receiver:
         outcome = send(client, receiver.url)
 
@@ -172,7 +172,7 @@ def test_at_most_one_kib_is_kept_as_harmless_text(client: Client, body: bytes, k
     assert len(kept.encode()) <= BODY_KEPT
 
 
-def test_a_success_with_a_huge_body_is_a_success_and_is_not_read(client: Client) -> None:
+def test_a_success_with_a_huge_body_is_a_success_and_is_not_read(client: WebhookClient) -> None:
     with Receiver(flood(200_000_000)) as receiver:
         outcome = send(client, receiver.url)
 
@@ -180,7 +180,7 @@ def test_a_success_with_a_huge_body_is_a_success_and_is_not_read(client: Client)
     assert receiver.bytes_sent < 50_000_000  # what the kernels on both sides took, not what we read
 
 
-def test_a_body_of_exactly_what_is_read_is_a_success_without_waiting_for_its_end(client: Client) -> None:
+def test_a_body_of_exactly_what_is_read_is_a_success_without_waiting_for_its_end(client: WebhookClient) -> None:
     def behave(exchange: receivers.Exchange) -> None:
         exchange.read_request()
         exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % BODY_READ)
@@ -191,7 +191,7 @@ def test_a_body_of_exactly_what_is_read_is_a_success_without_waiting_for_its_end
         assert send(client, receiver.url).error is None
 
 
-def test_a_gzip_bomb_is_not_unpacked(client: Client) -> None:
+def test_a_gzip_bomb_is_not_unpacked(client: WebhookClient) -> None:
     packed = answer(200, gzip.compress(b"hello" * 10), {"Content-Encoding": "gzip"})
     with Receiver(packed, gzip_bomb(200_000_000)) as receiver:
         small = send(client, receiver.url)
@@ -222,14 +222,16 @@ def test_a_gzip_bomb_is_not_unpacked(client: Client) -> None:
     ],
     ids=["closed", "closed after request", "reset", "reset after request", "closed in the head"],
 )
-def test_a_connection_that_ends_without_an_answer_is_connection_refused(client: Client, behaviour: Behaviour) -> None:
+def test_a_connection_that_ends_without_an_answer_is_connection_refused(
+    client: WebhookClient, behaviour: Behaviour
+) -> None:
     with Receiver(behaviour) as receiver:
         outcome = send(client, receiver.url)
 
     assert (outcome.status, outcome.error, outcome.body) == (None, "connection_refused", None)
 
 
-def test_a_refused_connection_is_connection_refused(client: Client) -> None:
+def test_a_refused_connection_is_connection_refused(client: WebhookClient) -> None:
     with receivers.refusing_url() as url:
         outcome = send(client, url)
 
@@ -245,7 +247,7 @@ def test_a_refused_connection_is_connection_refused(client: Client) -> None:
     ],
     ids=["closed", "reset", "chunks without end"],
 )
-def test_a_success_whose_body_breaks_off_is_none(client: Client, behaviour: Behaviour) -> None:
+def test_a_success_whose_body_breaks_off_is_none(client: WebhookClient, behaviour: Behaviour) -> None:
     with Receiver(behaviour) as receiver:
         outcome = send(client, receiver.url)
 
@@ -253,7 +255,7 @@ def test_a_success_whose_body_breaks_off_is_none(client: Client, behaviour: Beha
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.3])
-def test_a_success_whose_body_is_garbled_is_none(client: Client, pause: float) -> None:
+def test_a_success_whose_body_is_garbled_is_none(client: WebhookClient, pause: float) -> None:
     def behave(exchange: receivers.Exchange) -> None:
         exchange.read_request()
         exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
@@ -290,7 +292,7 @@ def test_a_success_whose_body_is_garbled_is_none(client: Client, pause: float) -
     ],
     ids=lambda value: repr(value[:24]),
 )
-def test_an_answer_that_is_no_http_is_an_http_error_without_a_status(client: Client, nonsense: bytes) -> None:
+def test_an_answer_that_is_no_http_is_an_http_error_without_a_status(client: WebhookClient, nonsense: bytes) -> None:
     with Receiver(raw(nonsense)) as receiver:
         outcome = send(client, receiver.url)
 
@@ -307,14 +309,14 @@ def test_an_answer_that_is_no_http_is_an_http_error_without_a_status(client: Cli
     ],
     ids=["upgrade", "999", "odd reason", "two answers"],
 )
-def test_a_strange_answer_is_judged_by_its_first_status(client: Client, strange: bytes, status: int) -> None:
+def test_a_strange_answer_is_judged_by_its_first_status(client: WebhookClient, strange: bytes, status: int) -> None:
     with Receiver(raw(strange)) as receiver:
         outcome = send(client, receiver.url, deadline=1.0)
 
     assert (outcome.status, outcome.error) == (status, "http_error")
 
 
-def test_random_bytes_never_make_it_raise(client: Client) -> None:
+def test_random_bytes_never_make_it_raise(client: WebhookClient) -> None:
     starts = (
         b"",
         b"HTTP/1.1 ",

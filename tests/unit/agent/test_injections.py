@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import OPT_OUT as QUESTION
-from shared.agent.tools import REASONS, TOOLS, Proposal, Result, Tools, TurnInput, TurnResult
+from shared.agent.tools import REASONS, TOOLS, Proposal, ToolResult, Tools, TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Fact, Settings
 from shared.core import clock
@@ -269,7 +269,7 @@ def call(tools: Tools, name: str, arguments: Mapping[str, Any]) -> Any:
     if not all(isinstance(value, str) for value in arguments.values()):
         return None
     result = getattr(tools, name)(**arguments)
-    return dataclasses.asdict(result) if isinstance(result, Result) else [dataclasses.asdict(one) for one in result]
+    return dataclasses.asdict(result) if isinstance(result, ToolResult) else [dataclasses.asdict(one) for one in result]
 
 
 def assert_harmless(world: World, turn: TurnInput, result: TurnResult) -> None:

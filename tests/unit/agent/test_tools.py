@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.agent.tools import HandoffReason, Proposal, Result, Tools, TurnInput
+from shared.agent.tools import HandoffReason, Proposal, ToolResult, Tools, TurnInput
 from shared.appointments import commands as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
@@ -139,7 +139,7 @@ def test_outside_of_a_call_and_after_a_change_no_call_is_made_again() -> None:
 def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -> None:
     mine = appointment_record()
     tools = tools_in_call(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
-    does: Mapping[str, Callable[[], Result]] = {
+    does: Mapping[str, Callable[[], ToolResult]] = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
         "commit": tools.commit_proposal,
         "propose": lambda: tools.propose_cancellation(mine.doc["id"]),

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.aws.client import DYNAMODB
-from shared.aws.connections import ConnectionFailed, Connections, Reply, tls_context
+from shared.aws.connections import ConnectionFailed, Connections, HttpResponse, tls_context
 from shared.core import clock
 from tests.support.canned_aws import answer_always, client, endpoint, response, serving
 from tests.support.clocks import Clock
@@ -230,7 +230,7 @@ def test_threads_do_not_mix_their_responses() -> None:
     def echo(request: Request) -> bytes:
         return response(200, raw=request.body)
 
-    def send(number: int) -> Callable[[], list[Reply]]:
+    def send(number: int) -> Callable[[], list[HttpResponse]]:
         body = f"{number:06d}".encode()
         request = b"POST / HTTP/1.1\r\ncontent-length: 6\r\n\r\n" + body
         return lambda: [ours.exchange(request) for _ in range(30)]

@@ -10,7 +10,7 @@ from botocore.endpoint_provider import EndpointProvider
 from cryptography import x509
 
 from shared.aws import client as aws_client
-from shared.aws.client import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, Service
+from shared.aws.client import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, AwsService
 
 LOADER: Any = botocore.session.get_session().get_component("data_loader")
 PARTITIONS = LOADER.load_data("partitions")
@@ -25,7 +25,7 @@ OTHER_REGIONS = ["cn-north-1", "eusc-de-east-1", "us-iso-east-1", "us-isob-east-
 
 
 @pytest.mark.parametrize("service", [DYNAMODB, SQS, STEP_FUNCTIONS, KMS], ids=lambda service: service.name)
-def test_the_endpoint_of_every_region_of_amazonaws_com_is_botocores(service: Service) -> None:
+def test_the_endpoint_of_every_region_of_amazonaws_com_is_botocores(service: AwsService) -> None:
     rules = EndpointProvider(LOADER.load_service_model(service.name, "endpoint-rule-set-1"), PARTITIONS)
     assert len(REGIONS) > 30
     for region in REGIONS:
@@ -34,7 +34,7 @@ def test_the_endpoint_of_every_region_of_amazonaws_com_is_botocores(service: Ser
 
 
 @pytest.mark.parametrize("service", [DYNAMODB, SQS, STEP_FUNCTIONS, KMS], ids=lambda service: service.name)
-def test_the_names_of_a_service_are_those_of_its_model(service: Service) -> None:
+def test_the_names_of_a_service_are_those_of_its_model(service: AwsService) -> None:
     model = LOADER.load_service_model(service.name, "service-2")["metadata"]
     assert service.target == model["targetPrefix"]
     assert service.version == model["jsonVersion"]

@@ -24,15 +24,15 @@ from shared.aws.client import (
     KMS,
     SQS,
     STEP_FUNCTIONS,
+    AwsCall,
+    AwsClient,
     AwsError,
-    Call,
-    Client,
+    AwsService,
     Hook,
-    Service,
     Unavailable,
     hooked,
 )
-from shared.aws.connections import ConnectionFailed, Reply
+from shared.aws.connections import ConnectionFailed, HttpResponse
 from shared.aws.credentials import Source
 from tests.support.canned_aws import client, endpoint, error, response, serving
 from tests.support.clocks import Clock
@@ -57,14 +57,14 @@ CODES = sorted(
 STATUSES = (400, 403, 404, 413, 500, 501, 502, 503, 504)
 
 
-def reply(status: int, body: bytes, **headers: str) -> Reply:
-    return Reply(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+def reply(status: int, body: bytes, **headers: str) -> HttpResponse:
+    return HttpResponse(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
 
 
 class Botocore:
     """How botocore's standard mode judges the answer to an attempt."""
 
-    def __init__(self, service: Service, found: Reply, attempt: int = 1) -> None:
+    def __init__(self, service: AwsService, found: HttpResponse, attempt: int = 1) -> None:
         model = MODELS[service.name].operation_model(OPERATION.get(service.name, "StartExecution"))
         parsed = create_parser("json").parse(
             {"body": found.body, "headers": found.headers, "status_code": found.status}, model.output_shape
@@ -78,7 +78,7 @@ class Botocore:
         self.throttled = self.detector.is_throttling_error_from_context(self.context)
 
 
-def assert_same_judgement(service: Service, found: Reply) -> None:
+def assert_same_judgement(service: AwsService, found: HttpResponse) -> None:
     """The answer is judged as by botocore."""
     ours, theirs = aws_client.judge(service, found), Botocore(service, found)
     if isinstance(ours, aws_client.Failure):
@@ -91,7 +91,7 @@ def assert_same_judgement(service: Service, found: Reply) -> None:
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 @pytest.mark.parametrize("status", STATUSES)
-def test_every_error_code_is_retried_as_by_botocore(service: Service, status: int) -> None:
+def test_every_error_code_is_retried_as_by_botocore(service: AwsService, status: int) -> None:
     assert len(CODES) > 100
     # Only writes of DynamoDB have this one.
     for code in CODES if service is DYNAMODB else {*CODES} - {"ReplicatedWriteConflictException"}:
@@ -102,7 +102,7 @@ def test_every_error_code_is_retried_as_by_botocore(service: Service, status: in
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 @pytest.mark.parametrize("status", [*STATUSES, 429])
 @pytest.mark.parametrize("body", [b"", b"{}", b"<html>502 Bad Gateway</html>", b'{"Message":"m"}', b'{"__type":""}'])
-def test_an_answer_without_a_code_is_retried_as_by_botocore(service: Service, status: int, body: bytes) -> None:
+def test_an_answer_without_a_code_is_retried_as_by_botocore(service: AwsService, status: int, body: bytes) -> None:
     if body == b'{"__type":""}':
         judged = aws_client.judge(service, reply(status, body))
         assert isinstance(judged, aws_client.Failure)
@@ -125,7 +125,7 @@ def test_an_answer_of_dynamodb_with_a_wrong_checksum_is_retried_as_by_botocore(s
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
 @pytest.mark.parametrize("attempt", range(1, 12))
-def test_the_pauses_are_botocores(service: Service, code: str, attempt: int) -> None:
+def test_the_pauses_are_botocores(service: AwsService, code: str, attempt: int) -> None:
     status = 500 if code.startswith("Internal") else 400
     found = reply(status, json.dumps({"__type": code}).encode())
     theirs = Botocore(service, found, attempt)
@@ -148,26 +148,26 @@ def test_one_call_takes_no_longer_than_is_stated() -> None:
 class Scripted(Hook):
     """Answers attempts in turn, the last answer for ever, and keeps the pauses."""
 
-    def __init__(self, *answers: bytes | Reply | Exception) -> None:
+    def __init__(self, *answers: bytes | HttpResponse | Exception) -> None:
         self.answers = answers
         self.attempts = 0
         self.pauses = 0
 
-    def attempt(self, call: Call, proceed: Callable[[], Reply]) -> Reply:
+    def attempt(self, call: AwsCall, proceed: Callable[[], HttpResponse]) -> HttpResponse:
         found = self.answers[min(self.attempts, len(self.answers) - 1)]
         self.attempts += 1
         if isinstance(found, Exception):
             raise found
-        assert isinstance(found, Reply)
+        assert isinstance(found, HttpResponse)
         return found
 
-    def pause(self, call: Call, proceed: Callable[[], None]) -> None:
+    def pause(self, call: AwsCall, proceed: Callable[[], None]) -> None:
         self.pauses += 1
         proceed()
 
 
 @pytest.fixture
-def ours(time: Clock) -> Iterator[Client]:
+def ours(time: Clock) -> Iterator[AwsClient]:
     with client(DYNAMODB) as found:
         yield found
 
@@ -181,7 +181,7 @@ LOST = ConnectionFailed("connection_closed")
 
 @pytest.mark.parametrize("trouble", [THROTTLED, BROKEN, LOST], ids=["throttled", "broken", "lost"])
 @pytest.mark.parametrize("times", range(6))
-def test_a_call_succeeds_if_one_of_its_attempts_does(ours: Client, trouble: Any, times: int) -> None:
+def test_a_call_succeeds_if_one_of_its_attempts_does(ours: AwsClient, trouble: Any, times: int) -> None:
     hook = Scripted(*[trouble] * times, FINE)
     with hooked(hook):
         if times < ATTEMPTS:
@@ -193,7 +193,7 @@ def test_a_call_succeeds_if_one_of_its_attempts_does(ours: Client, trouble: Any,
     assert hook.pauses == hook.attempts - 1
 
 
-def test_what_aws_refuses_is_not_retried(ours: Client, time: Clock) -> None:
+def test_what_aws_refuses_is_not_retried(ours: AwsClient, time: Clock) -> None:
     hook, before = Scripted(REFUSED), time.now
     with hooked(hook), pytest.raises(AwsError, match="ValidationException: because") as refused:
         ours.call("GetItem", {})
@@ -205,7 +205,7 @@ def test_what_aws_refuses_is_not_retried(ours: Client, time: Clock) -> None:
     )
 
 
-def test_the_reasons_of_a_cancelled_transaction_can_be_read(ours: Client) -> None:
+def test_the_reasons_of_a_cancelled_transaction_can_be_read(ours: AwsClient) -> None:
     reasons = [{"Code": "None"}, {"Code": "ConditionalCheckFailed", "Item": {"pk": {"S": "a"}}}]
     body = {"__type": f"{BEFORE}TransactionCanceledException", "Message": "m", "CancellationReasons": reasons}
     with hooked(Scripted(reply(400, json.dumps(body).encode()))), pytest.raises(AwsError) as cancelled:
@@ -214,7 +214,7 @@ def test_the_reasons_of_a_cancelled_transaction_can_be_read(ours: Client) -> Non
     assert cancelled.value.body["CancellationReasons"] == reasons
 
 
-def cancelled_reply(*codes: str) -> Reply:
+def cancelled_reply(*codes: str) -> HttpResponse:
     """A cancelled transaction, with the codes of its reasons."""
     reasons = [{"Code": code} for code in codes]
     body = {"__type": f"{BEFORE}TransactionCanceledException", "Message": "m", "CancellationReasons": reasons}
@@ -225,7 +225,7 @@ def cancelled_reply(*codes: str) -> Reply:
 @pytest.mark.parametrize("other", ["None", "TransactionConflict"])
 @pytest.mark.parametrize("times", [1, ATTEMPTS - 1, ATTEMPTS])
 def test_a_transaction_that_throttling_cancels_is_retried_with_pauses_as_any_throttled_call(
-    ours: Client, time: Clock, reason: str, other: str, times: int
+    ours: AwsClient, time: Clock, reason: str, other: str, times: int
 ) -> None:
     hook, before = Scripted(*[cancelled_reply("None", reason, other)] * times, FINE), time.now
     with hooked(hook):
@@ -240,14 +240,14 @@ def test_a_transaction_that_throttling_cancels_is_retried_with_pauses_as_any_thr
 
 
 @pytest.mark.parametrize("other", ["ConditionalCheckFailed", "ValidationError"])
-def test_a_transaction_that_would_fail_again_is_not_retried(ours: Client, other: str) -> None:
+def test_a_transaction_that_would_fail_again_is_not_retried(ours: AwsClient, other: str) -> None:
     hook = Scripted(cancelled_reply("ThrottlingError", other))
     with hooked(hook), pytest.raises(AwsError, match="TransactionCanceledException"):
         ours.call("TransactWriteItems", {})
     assert hook.attempts == 1
 
 
-def test_a_transaction_in_progress_is_retried_and_told(ours: Client) -> None:
+def test_a_transaction_in_progress_is_retried_and_told(ours: AwsClient) -> None:
     hook = Scripted(reply(400, b'{"__type":"TransactionInProgressException"}'))
     with hooked(hook), pytest.raises(AwsError, match="TransactionInProgressException"):
         ours.call("TransactWriteItems", {})
@@ -277,7 +277,7 @@ IN_PROGRESS = reply(400, b'{"__type":"TransactionInProgressException"}')
     ],
 )
 def test_a_call_that_fails_says_whether_it_may_have_taken_effect(
-    ours: Client, answers: list[Any], uncertain: bool
+    ours: AwsClient, answers: list[Any], uncertain: bool
 ) -> None:
     with hooked(Scripted(*answers)), pytest.raises((AwsError, Unavailable)) as failed:
         ours.call("PutItem", {})
@@ -302,7 +302,7 @@ def test_a_call_may_have_taken_effect_on_a_kept_connection_that_broke(
     assert failed.value.uncertain
 
 
-def storm(ours: Client, calls: int) -> int:
+def storm(ours: AwsClient, calls: int) -> int:
     """The attempts of so many calls that AWS throttles."""
     hook = Scripted(THROTTLED)
     with hooked(hook):
@@ -330,11 +330,11 @@ def retries_of_botocore(calls: int, successes: int = 0) -> int:
     return found
 
 
-def test_in_a_storm_of_throttling_the_retries_end_as_botocores_do(ours: Client) -> None:
+def test_in_a_storm_of_throttling_the_retries_end_as_botocores_do(ours: AwsClient) -> None:
     assert storm(ours, 300) == 300 + retries_of_botocore(300) == 400
 
 
-def test_after_a_storm_each_success_earns_a_part_of_a_retry(ours: Client) -> None:
+def test_after_a_storm_each_success_earns_a_part_of_a_retry(ours: AwsClient) -> None:
     storm(ours, 300)
     assert storm(ours, 20) == 20
     with hooked(Scripted(FINE)):
@@ -343,7 +343,7 @@ def test_after_a_storm_each_success_earns_a_part_of_a_retry(ours: Client) -> Non
     assert storm(ours, 20) == 20 + retries_of_botocore(300, successes=50) == 30
 
 
-def test_a_retry_that_succeeds_gives_back_what_it_cost(ours: Client) -> None:
+def test_a_retry_that_succeeds_gives_back_what_it_cost(ours: AwsClient) -> None:
     for _ in range(500):
         with hooked(Scripted(THROTTLED, FINE)):
             ours.call("GetItem", {})
@@ -358,7 +358,7 @@ def test_without_credentials_nothing_is_sent(time: Clock, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, "/nowhere")
     hook = Scripted(FINE)
     with hooked(hook), pytest.raises(Unavailable, match="no credentials"):
-        Client(DYNAMODB, Source()).call("GetItem", {})
+        AwsClient(DYNAMODB, Source()).call("GetItem", {})
     assert hook.attempts == 0
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.aws import sigv4
-from shared.aws.client import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, Service
+from shared.aws.client import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, AwsService
 from shared.core import clock
 from tests.support.canned_aws import answer_always, client, endpoint, response
 from tests.support.clocks import Clock
@@ -111,7 +111,7 @@ JSON = st.recursive(
 @pytest.mark.parametrize("service", [DYNAMODB, SQS, STEP_FUNCTIONS, KMS], ids=lambda service: service.name)
 @pytest.mark.parametrize("path", ["", "/some/path"])
 def test_every_request_that_is_sent_has_the_signature_that_botocore_computes(
-    service: Service, path: str, time: Clock, monkeypatch: pytest.MonkeyPatch
+    service: AwsService, path: str, time: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived: list[Request] = []
 

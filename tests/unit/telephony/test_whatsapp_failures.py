@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.telephony.whatsapp import Failure, failures, replies
+from shared.telephony.whatsapp import UndeliveredRequest, failures, replies
 
 DIGITS = "15005550006"
 REFERENCE = "P#7#live#consent#0123456789abcdef0123456789abcdef 2"
@@ -36,7 +36,7 @@ def statuses(*items: Any) -> str:
 
 
 def test_a_request_that_was_not_delivered_is_a_failure_with_its_reference() -> None:
-    assert failures(statuses(UNDELIVERABLE)) == [Failure(REFERENCE, 131026)]
+    assert failures(statuses(UNDELIVERABLE)) == [UndeliveredRequest(REFERENCE, 131026)]
     assert replies(statuses(UNDELIVERABLE)) == []
 
 
@@ -48,12 +48,12 @@ def test_other_statuses_are_no_failures(status: Any) -> None:
 @pytest.mark.parametrize("reference", [None, "", 7, ["x"], "x" * 513])
 def test_a_failure_of_another_message_is_left_out_and_hides_no_other(reference: Any) -> None:
     other = UNDELIVERABLE | {"biz_opaque_callback_data": reference}
-    assert failures(statuses(None, other, UNDELIVERABLE)) == [Failure(REFERENCE, 131026)]
+    assert failures(statuses(None, other, UNDELIVERABLE)) == [UndeliveredRequest(REFERENCE, 131026)]
 
 
 @pytest.mark.parametrize("errors", [None, [], [None], [{"code": "131026"}], {}])
 def test_a_failure_without_a_code_is_one_all_the_same(errors: Any) -> None:
-    assert failures(statuses(UNDELIVERABLE | {"errors": errors})) == [Failure(REFERENCE, 0)]
+    assert failures(statuses(UNDELIVERABLE | {"errors": errors})) == [UndeliveredRequest(REFERENCE, 0)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"whatsAppWebhookEntry": "{"}', statuses(UNDELIVERABLE)[:-1]])

@@ -20,7 +20,7 @@ _TOUCHED_EVERY_MS = clock.MINUTE
 
 
 @dataclass(frozen=True)
-class Session:
+class SignInSession:
     """A session that has not ended. `csrf` is the token that its forms must send."""
 
     person: str
@@ -40,17 +40,17 @@ def begin(identity: Identity) -> str:
     return token
 
 
-def find(token: str) -> Session | None:
+def find(token: str) -> SignInSession | None:
     """The session with this token; None if it has ended."""
     digest, now = _digest(token), clock.now()
     row = table.get(_pk(digest), "session")
     if row is None or now >= min(row["began_at"] + ABSOLUTE_MS, row["seen_at"] + IDLE_MS):
         return None
     csrf = hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
-    return Session(row["person"], row["email"], row["began_at"], row["seen_at"], digest, csrf)
+    return SignInSession(row["person"], row["email"], row["began_at"], row["seen_at"], digest, csrf)
 
 
-def touch(session: Session) -> None:
+def touch(session: SignInSession) -> None:
     """Note that the session is in use. Writes at most once a minute."""
     now = clock.now()
     if now - session.seen_at < _TOUCHED_EVERY_MS:
@@ -62,7 +62,7 @@ def touch(session: Session) -> None:
         table.write([op], ids.new("req_"))
 
 
-def end(session: Session) -> None:
+def end(session: SignInSession) -> None:
     """End the session."""
     table.write([table.Delete(_pk(session.digest), "session", condition="")], ids.new("req_"))
 
