@@ -7,7 +7,7 @@ from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch
 from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 
 
 def retrieve(request: Request[None]) -> Response:
@@ -27,11 +27,11 @@ def update(request: Request[AgentSettingsPatch]) -> Response:
     return request.commit(lambda: commands.update(request.scope, request.body))
 
 
-app = service(
+app = Service(
     Route(
         "/v1/agent_settings",
         get=Operation(retrieve, name="retrieve_agent_settings", returns=AgentSettings),
-        patch=Operation(update, name="update_agent_settings", returns=AgentSettings, body=AgentSettingsPatch),
+        patch=Operation(update, name="update_agent_settings", returns=AgentSettings),
     )
 )
 handler = lambda_handler(app)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.appointments import commands
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentPatch
 from shared.core.errors import Code
@@ -39,7 +39,7 @@ def delete(request: Request[None]) -> Response:
     return request.commit(lambda: commands.delete(request.scope, request.find(APPOINTMENTS)))
 
 
-app = service(
+app = Service(
     Route(
         "/v1/appointments",
         get=list_operation(APPOINTMENTS, Appointment),
@@ -48,7 +48,6 @@ app = service(
             name="create_appointment",
             returns=Appointment,
             status=(201,),
-            body=AppointmentCreate,
             errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),
         ),
     ),
@@ -60,7 +59,6 @@ app = service(
             name="update_appointment",
             reads=APPOINTMENTS,
             returns=Appointment,
-            body=AppointmentPatch,
             errors=(
                 Code.RESOURCE_NOT_FOUND,
                 Code.APPOINTMENT_DELETED,

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from shared.api.routes import lambda_handler, no_route, service
+from shared.api.routes import Service, lambda_handler, no_route
 from shared.canary import receipts
 from shared.canary.receipts import Received
 
@@ -25,5 +25,5 @@ class Receiver:
         await Response(status_code=204)(scope, receive, send)
 
 
-app = service(Route("/canary/{token}", Receiver()))
+app = Service(Route("/canary/{token}", Receiver()))
 handler = lambda_handler(app)

@@ -6,7 +6,7 @@ from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.conversations import commands
 from shared.conversations.participants import CUSTOMER_ERRORS
 from shared.conversations.resource import (
@@ -61,7 +61,7 @@ def resume(request: Request[fields.Nothing]) -> Response:
     return request.commit(lambda: commands.resume(request.scope, request.id))
 
 
-app = service(
+app = Service(
     Route(
         "/v1/conversations",
         get=list_operation(CONVERSATIONS, Conversation),
@@ -70,7 +70,6 @@ app = service(
             name="create_conversation",
             returns=Conversation,
             status=(201,),
-            body=ConversationCreate,
             errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_EXISTS),
         ),
     ),

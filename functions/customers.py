@@ -8,7 +8,7 @@ from __future__ import annotations
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.core.errors import Code
 from shared.customers import commands
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
@@ -50,11 +50,11 @@ def opt_in(request: Request[fields.Nothing]) -> Response:
     return request.commit(lambda: commands.opt_in(request.scope, request.find(CUSTOMERS)))
 
 
-app = service(
+app = Service(
     Route(
         "/v1/customers",
         get=list_operation(CUSTOMERS, Customer),
-        post=Operation(create, name="create_customer", returns=Customer, status=(201,), body=CustomerCreate),
+        post=Operation(create, name="create_customer", returns=Customer, status=(201,)),
     ),
     Route(
         "/v1/customers/{id}",
@@ -64,7 +64,6 @@ app = service(
             name="update_customer",
             reads=CUSTOMERS,
             returns=Customer,
-            body=CustomerPatch,
             errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),
         ),
         delete=Operation(

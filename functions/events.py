@@ -8,7 +8,7 @@ from shared.api import responses
 from shared.api.collections import list_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.core.errors import Code
 from shared.resources import fields, pages, queries
 from shared.resources.queries import Page
@@ -62,7 +62,7 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
     return request.commit(lambda: commands.retry(request.scope, request.id, delivery_id), responses.accepted)
 
 
-app = service(
+app = Service(
     Route("/v1/events", get=list_operation(EVENTS, Event)),
     Route(
         "/v1/events/{id}",

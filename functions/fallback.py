@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from shared.api.routes import lambda_handler, service
+from shared.api.routes import Service, lambda_handler
 from shared.core.api_description import API_DESCRIPTION, CLI_ARCHIVE, DESCRIBED_SERVER, of_operator
 from shared.core.errors import ApiError, Code
 
@@ -91,7 +91,7 @@ def _command_line() -> bytes:
 
 _docs = Docs()
 _PATHS = ("/docs", "/docs.md", "/docs/{path:path}", "/llms.txt", "/llms-full.txt", "/robots.txt", "/sitemap.xml")
-app = service(
+app = Service(
     Route(f"/docs/{CLI_ARCHIVE}", CommandLine()),
     *(Route(path, _docs) for path in _PATHS),
     Route("/openapi.json", ApiDescription()),

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from shared.api.requests import Request
 from shared.api.responses import PendingReply, Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.aws.services import Unavailable
 from shared.conversations import commands, replies, turns
 from shared.conversations.commands import SentMessage
@@ -187,7 +187,7 @@ def _send_wake_ups(of_turn: Sequence[wake_ups.WakeUp]) -> None:
     wake_ups.send_within(wake_ups.REQUEST_S, "turns", of_turn)
 
 
-app = service(
+app = Service(
     Route(
         "/v1/conversations/{id}/messages",
         post=Operation(
@@ -195,7 +195,6 @@ app = service(
             name="send_message",
             returns=PostedMessage,
             status=(201,),
-            body=MessageCreate,
             errors=(
                 Code.RESOURCE_NOT_FOUND,
                 *REFERENCE_ERRORS,
@@ -213,7 +212,6 @@ app = service(
             name="send_message_to_thread",
             returns=AnsweredMessage,
             status=(201,),
-            body=ThreadMessageCreate,
             errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_BUSY, Code.AGENT_TIMEOUT),
             resume=_resume,
         ),

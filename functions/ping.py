@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.resources.schema import RequestId
 
 
@@ -41,5 +41,5 @@ def ping(request: Request[None]) -> Response:
     return responses.ok(body)
 
 
-app = service(Route("/v1/ping", get=Operation(ping, name="ping", returns=Ping)))
+app = Service(Route("/v1/ping", get=Operation(ping, name="ping", returns=Ping)))
 handler = lambda_handler(app)

@@ -8,7 +8,7 @@ from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.calls import commands as calls
 from shared.calls import recordings, transcripts
 from shared.calls.commands import Call, CallCreate
@@ -126,7 +126,7 @@ def _status(session: SessionRecord, status: FileStatus, part: str) -> FileStatus
     return status
 
 
-app = service(
+app = Service(
     Route(
         "/v1/customers/{id}/call",
         post=Operation(
@@ -134,7 +134,6 @@ app = service(
             name="call_customer",
             returns=Call,
             status=(201, 202),
-            body=CallCreate,
             optional_body=True,
             errors=(
                 Code.RESOURCE_NOT_FOUND,

@@ -6,7 +6,7 @@ from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.core.errors import Code
 from shared.resources import fields
 from shared.webhooks.deliveries import commands as deliveries
@@ -76,7 +76,7 @@ def _with_secret(status: int, endpoint: WebhookEndpointWithSecret) -> Response:
     return Response(status, fields.to_json(endpoint), location, holds_secret=True)
 
 
-app = service(
+app = Service(
     Route(
         "/v1/webhook_endpoints",
         get=list_operation(WEBHOOK_ENDPOINTS, WebhookEndpoint),
@@ -85,7 +85,6 @@ app = service(
             name="create_webhook_endpoint",
             returns=WebhookEndpointWithSecret,
             status=(201,),
-            body=WebhookEndpointCreate,
             errors=(Code.URL_INVALID, Code.EVENT_FILTER_INVALID, Code.WEBHOOK_ENDPOINT_LIMIT),
         ),
     ),
@@ -97,7 +96,6 @@ app = service(
             name="update_webhook_endpoint",
             reads=WEBHOOK_ENDPOINTS,
             returns=WebhookEndpoint,
-            body=WebhookEndpointPatch,
             errors=(Code.RESOURCE_NOT_FOUND, Code.URL_INVALID, Code.EVENT_FILTER_INVALID),
         ),
         delete=Operation(
@@ -114,7 +112,6 @@ app = service(
             rotate_secret,
             name="rotate_webhook_endpoint_secret",
             returns=WebhookEndpointWithSecret,
-            body=SecretRotation,
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),

@@ -30,7 +30,7 @@ from functions.admin import (
     webhook_endpoints,
 )
 from functions.admin.visits import AdminPage, Refused, Visit, not_found
-from shared.api.routes import lambda_handler, service
+from shared.api.routes import Service, lambda_handler
 from shared.aws.services import Unavailable
 from shared.core import log
 from shared.core.errors import ApiError
@@ -112,7 +112,7 @@ def _error_page(refused: Refused, scope: Scope) -> Response:
 
 
 _admin = Admin()
-app = service(Route("/admin", _admin), Route("/admin/{path:path}", _admin))
+app = Service(Route("/admin", _admin), Route("/admin/{path:path}", _admin))
 handler = lambda_handler(app)
 
 __all__ = ["PAGES", "Visit", "app", "handler"]

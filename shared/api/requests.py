@@ -35,7 +35,7 @@ _RESPONSE_S = 2
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
-B = TypeVar("B")
+B = TypeVar("B", bound=fields.Input | None)
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Routes: the paths of a route group, the operations behind them, and the ASGI app that serves them.
 
-    app = service(
+    app = Service(
         Route(
             "/v1/customers/{id}",
             get=Operation(retrieve, name="retrieve_customer", returns=Customer, errors=(Code.RESOURCE_NOT_FOUND,)),
@@ -16,13 +16,15 @@ serves one request at a time.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType
+from typing import Any, cast, get_args, get_type_hints
 
 from mangum import Mangum
 from starlette.requests import Request as StarletteRequest
@@ -68,8 +70,6 @@ class Operation:
     """The type of the body of a success."""
     status: tuple[int, ...] = (200,)
     """The statuses of a success."""
-    body: type[fields.Input] = fields.Nothing
-    """The model that validates the body of a POST or PATCH."""
     optional_body: bool = False
     """Whether the body may be empty, because every field has a default."""
     lists: Collection[Any, Any] | None = None
@@ -83,6 +83,12 @@ class Operation:
     """
     resume: Callable[[Request[Any], PendingReply], str] | None = None
     """For a retry whose saved response waits for a reply: returns the body, once there is one."""
+
+    @functools.cached_property
+    def body(self) -> type[fields.Input]:
+        """The model that validates the body of a POST or PATCH: the one in the `Request[…]` that `handle` takes."""
+        (model,) = get_args(get_type_hints(self.handle)["request"])
+        return fields.Nothing if model is NoneType else cast("type[fields.Input]", model)
 
     @property
     def query(self) -> frozenset[str]:
@@ -182,7 +188,7 @@ class _Dispatch:
 class Service:
     """The ASGI app of a route group: routes, common headers, one log line per request, and the catch-all."""
 
-    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+    def __init__(self, *routes: BaseRoute) -> None:
         self.routes = routes
         self._router = Router(routes, redirect_slashes=False, default=_no_route)
 
@@ -219,11 +225,6 @@ class Service:
         except Exception as error:  # noqa: BLE001  # any error has a response
             await responses.render_error(_api_error(error, context), context)(scope, receive, send_with_headers)
         _log(scope, context, status)
-
-
-def service(*routes: BaseRoute) -> Service:
-    """The ASGI app of a route group."""
-    return Service(routes)
 
 
 def lambda_handler(app: Service) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
