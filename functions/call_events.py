@@ -37,7 +37,7 @@ def _contact_changed(event: Any) -> tuple[Scope, str] | None:
         return None
     call = contacts.find(contact.contact_id)
     if call is not None:
-        contacts.wake(*call)
+        contacts.make_step_due(*call)
     elif contact.by_api and contact.event_type in amazon_connect.BEGINNINGS:
         call = contacts.adopt(contact.contact_id)
     return call

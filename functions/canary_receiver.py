@@ -19,7 +19,7 @@ class Receiver:
         """Return 204 if a run of the canary expects this webhook and its signature is valid; otherwise 404."""
         request = Request(scope, receive)
         webhook = Received(request.headers.get("Service-Signature", ""), await request.body())
-        if request.method != "POST" or not receipts.take(request.path_params["token"], webhook):
+        if request.method != "POST" or not receipts.submit(request.path_params["token"], webhook):
             raise no_route(request.url.path)
         scope["context"].route = "/canary/{token}"
         await Response(status_code=204)(scope, receive, send)

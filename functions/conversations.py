@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.api import responses
-from shared.api.collections import list_operation, retrieve_operation
+from shared.api.collection_operations import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
@@ -18,7 +18,7 @@ from shared.conversations.resource import (
     messages_pk,
 )
 from shared.core.errors import Code
-from shared.resources import fields, pages, queries
+from shared.resources import fields, list_pages, queries
 from shared.resources.queries import Page
 
 
@@ -39,7 +39,7 @@ def list_messages(request: Request[None]) -> Response:
     query = queries.parse(MESSAGES, request.query)
     conversation = CONVERSATIONS.find(request.scope, request.id)
     partition = messages_pk(request.scope, conversation.doc["id"])
-    page = pages.read(request.scope, MESSAGES, query, partition=partition, seconds_left=request.seconds_left)
+    page = list_pages.read(request.scope, MESSAGES, query, partition=partition, seconds_left=request.seconds_left)
     return responses.ok(page.envelope(request.path))
 
 

@@ -71,7 +71,7 @@ def make_attempt(message: QueueMessage) -> None:
     # The event of an erased customer is gone, and its deliveries with it.
     match decide(delivery, endpoint if event_key in rows else None, arrival):
         case Cancel():
-            _save(delivery, Result(deliveries.close(delivery.claim.row, endpoint), Change(None)))
+            _save(delivery, Result(deliveries.cancel_with_endpoint(delivery.claim.row, endpoint), Change(None)))
         case Fail(current):
             _save(delivery, _after_lost_workers(delivery, current))
             logger().error("worker lost", extra={"delivery_id": delivery.doc["id"]})
@@ -337,7 +337,7 @@ def _set_timer(delivery: ClaimedDelivery, timer: Timer) -> None:
         wake_ups.send(queues.RETRIES, [deliveries.wake_up(row, clock.scaled_ms(timer.wait_s) // clock.SECOND)])
     else:
         name = f"{delivery.doc['id']}-{delivery.number + 1}"
-        wake_ups.wait("delayed_delivery", name, timer.at, deliveries.wake_up(row))
+        wake_ups.send_at("delayed_delivery", name, timer.at, deliveries.wake_up(row))
 
 
 def _release(delivery: ClaimedDelivery, *, until: clock.Instant | None = None) -> None:

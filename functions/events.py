@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 from shared.api import responses
-from shared.api.collections import list_operation
+from shared.api.collection_operations import list_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.core.errors import Code
-from shared.resources import fields, pages, queries
+from shared.resources import fields, list_pages, queries
 from shared.resources.queries import Page
 from shared.webhooks import events
 from shared.webhooks.deliveries import commands
@@ -34,7 +34,7 @@ def list_deliveries(request: Request[None]) -> Response:
     """
     query = queries.parse(DELIVERIES, request.query)
     partition = deliveries.partition(request.scope, events.validate_id(request.id))
-    page = pages.read(request.scope, DELIVERIES, query, partition=partition, seconds_left=request.seconds_left)
+    page = list_pages.read(request.scope, DELIVERIES, query, partition=partition, seconds_left=request.seconds_left)
     if not page.rows:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)

@@ -133,7 +133,7 @@ class ReplyWindow:
                     return body
                 may_claim = False
                 woken = True
-            elif not woken and not turns.fits(self.seconds_left() - turns.wait_ms(row) / clock.SECOND):
+            elif not woken and not turns.may_begin(self.seconds_left() - turns.wait_ms(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot claim the turn itself.
                 woken = True
                 _send_wake_ups(turns.both_wake_ups(row))
@@ -150,7 +150,7 @@ class ReplyWindow:
         except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
             _send_wake_ups([turns.wake_up(turn.claim.row, delay_s=0)])
-        if not turns.fits(self.seconds_left()):
+        if not turns.may_begin(self.seconds_left()):
             raise self._timeout()
         return None
 

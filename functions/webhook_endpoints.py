@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.api import responses
-from shared.api.collections import list_operation, retrieve_operation
+from shared.api.collection_operations import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler

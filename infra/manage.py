@@ -62,7 +62,7 @@ from shared.aws.services import AwsError, Unavailable
 
 if TYPE_CHECKING:
     from shared.calls.project_limits import Limits
-    from shared.erasure.batches import StoredBatch
+    from shared.erasure.stored_batches import StoredBatch
     from shared.store.keys import Scope
 
 
@@ -133,7 +133,7 @@ class _Local:
 
     def failures(self) -> Iterator[StoredBatch]:
         """The failed batches of the table's stream."""
-        from shared.erasure.batches import StoredBatch, in_bucket
+        from shared.erasure.stored_batches import StoredBatch, in_bucket
 
         for path in sorted((self.data_dir / STREAM_FAILURES).glob("*.json")):
 
@@ -221,9 +221,9 @@ class _Deployed:
 
     def failures(self) -> Iterator[StoredBatch]:
         """The failed batches of the table's stream, oldest first."""
-        from shared.erasure import batches
+        from shared.erasure import stored_batches
 
-        return batches.in_bucket(self.outputs[FAILURES_OUTPUT])
+        return stored_batches.in_bucket(self.outputs[FAILURES_OUTPUT])
 
     def fan_out(self, event: Any) -> Any:
         """Invoke the function with a batch."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
@@ -57,7 +57,7 @@ def _preview(visit: InProject) -> Response:
     try:
         stored, change = _edited(visit)
         question = fields.validate(StaffMessageCreate, {"content": visit.form.get("content", "")}).content
-        answer = replies.preview(visit.scope, replace(stored, settings=change.doc), question)
+        answer = replies.preview(visit.scope, dataclasses.replace(stored, settings=change.doc), question)
     except ApiError as error:
         return _form(visit, error)
     return _form(visit, answer=answer)

@@ -138,7 +138,7 @@ def _end(visit: InProject) -> clock.Instant | None:
     text = visit.form.get("expires_on", "").strip()
     if not text:
         return None
-    ends_at = min(times.end(lists.day_of(text, "expires_on"), visit.zone), clock.LAST)
+    ends_at = min(times.end_of_day(lists.day_of(text, "expires_on"), visit.zone), clock.LAST)
     if ends_at <= clock.now():
         raise ApiError(Code.PARAMETER_INVALID, "The day on which the key expires has passed.", param="expires_on")
     return ends_at

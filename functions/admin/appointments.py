@@ -248,7 +248,7 @@ def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
 def _others_of_the_day(visit: InProject, appointment: Appointment) -> list[Appointment]:
     """The customer's other appointments on the same day in the project's time zone that take place."""
     day = times.local(clock.parse(appointment["appointment_at"]), visit.zone).date()
-    start, end = times.start(day, visit.zone), times.end(day, visit.zone)
+    start, end = times.start_of_day(day, visit.zone), times.end_of_day(day, visit.zone)
     found, _ = today.between(visit, start, end, _EXAMINED_OF_CUSTOMER, customer_id=appointment["customer_id"])
     return [one.doc for one in found if one.doc["status"] not in today.FREE and one.doc["id"] != appointment["id"]]
 
@@ -376,7 +376,7 @@ def _free(visit: InProject, appointment: Appointment, at: str) -> tuple[date | N
     try:
         instant = times.instant(at.strip(), _zone(visit, appointment))
         day = times.local(instant, visit.zone).date()
-        start, end = times.start(day, visit.zone), times.end(day, visit.zone)
+        start, end = times.start_of_day(day, visit.zone), times.end_of_day(day, visit.zone)
     except ValueError:
         return None, []
     records, has_more = today.between(visit, start, end, today.MOST["day"])

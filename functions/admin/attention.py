@@ -14,7 +14,7 @@ from shared.calls.statuses import EndedReason
 from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import ApiKey
-from shared.resources import pages, queries
+from shared.resources import list_pages, queries
 from shared.webhooks import failures, replays
 from shared.webhooks.endpoints import resource as endpoints
 
@@ -46,7 +46,7 @@ def show(visit: InProject) -> Response:
     retrying = {one.doc["id"]: failures.count_retrying(scope, one, MOST_COUNTED) for one in known}
     since = clock.iso(now - CALLS_SINCE_MS)
     parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(lists.PAGE)]}
-    page = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
+    page = list_pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
     calls = [one for one in map(lists.document, page.rows) if one["ended_reason"] not in _MEANT]
     found: dict[str, Any] = {
         "unhealthy": [one for one in known if one.needs_attention],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from starlette.responses import Response
 
@@ -83,7 +84,7 @@ def _lines(visit: InProject, entries: Sequence[AuditEntry], people: Sequence[mem
     paths = {key.id: visit.path(f"api_keys#{key.id}") for key in keys}
     paths |= {one.email: visit.path("members", one.id) for one in people}
     for livemode in dict.fromkeys(one.livemode for one in entries if one.livemode is not None):
-        there = replace(visit, scope=Scope(project_id, livemode))
+        there = dataclasses.replace(visit, scope=Scope(project_id, livemode))
         ids = [id for one in entries if one.livemode == livemode for id in _ids(one)]
         named |= _names(there, ids)
         paths |= {id: path for id in ids if (path := page_of(there, id))}

@@ -23,7 +23,7 @@ from shared.conversations.resource import (
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.pages import SECURITY
-from shared.resources import fields, pages, queries
+from shared.resources import fields, list_pages, queries
 from shared.store import table
 
 SECTION = "conversations"
@@ -108,7 +108,7 @@ def _thread(visit: InProject, error: ApiError | None = None) -> Response:
     record = _find(visit)
     query = queries.parse(MESSAGES, visit.page_parameters(MESSAGES_SHOWN) | {"order": ["desc"]})
     partition = conversations.messages_pk(visit.scope, record.doc["id"])
-    page = pages.read(visit.scope, MESSAGES, query, partition=partition)
+    page = list_pages.read(visit.scope, MESSAGES, query, partition=partition)
     messages = [*map(lists.document, reversed(page.rows))]
     actions = [action for one in messages for action in one.get("actions", ())]
     ids = [action.get(name) for action in actions for name in ("appointment_id", "session_id")]

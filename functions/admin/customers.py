@@ -23,7 +23,7 @@ from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
 from shared.erasure import access
 from shared.pages import SECURITY
-from shared.resources import fields, pages, queries
+from shared.resources import fields, list_pages, queries
 from shared.store.commit import Change
 
 SECTION = "customers"
@@ -261,7 +261,7 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
     record = _find(visit)
     customer = record.doc
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
-    found = [*map(lists.document, pages.read(visit.scope, APPOINTMENTS, query).rows)]
+    found = [*map(lists.document, list_pages.read(visit.scope, APPOINTMENTS, query).rows)]
     shown = [one for one in found if one["status"] != AppointmentStatus.CANCELLED]
     if "appointment_id" not in values and (following := today.next_of(visit, customer["id"])) is not None:
         values = {**values, "appointment_id": following["id"]}

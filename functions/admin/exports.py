@@ -18,7 +18,7 @@ from functions.admin import names
 from functions.admin.visits import InProject
 from shared.aws.services import Unavailable
 from shared.pages import SECURITY
-from shared.resources import fields, pages, queries
+from shared.resources import fields, list_pages, queries
 from shared.resources.collections import Collection
 from shared.store.commit import Change
 
@@ -51,7 +51,7 @@ def of_list(
     while len(lines) < MOST and size < MOST_BYTES and seconds_left(visit) > 0:
         block = dataclasses.replace(query, limit=min(_BLOCK, MOST - len(lines)), starting_after=cursor)
         try:
-            page = pages.read(visit.scope, collection, block, seconds_left=lambda _: seconds_left(visit))
+            page = list_pages.read(visit.scope, collection, block, seconds_left=lambda _: seconds_left(visit))
         except Unavailable:
             if lines:
                 break

@@ -20,7 +20,7 @@ from shared.core import ids
 from shared.core.errors import Code
 from shared.customers.resource import CUSTOMERS, Customer
 from shared.projects import api_keys, request_log
-from shared.resources import fields, pages, queries, search
+from shared.resources import fields, list_pages, queries, search
 from shared.resources.collections import Collection
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES
@@ -140,7 +140,7 @@ def _exactly(visit: InProject, text: str, most: int) -> list[Customer]:
     if not filters:
         return []
     query = {name: [value] for name, value in filters.items()} | {"limit": [str(most)]}
-    rows = pages.read(visit.scope, CUSTOMERS, queries.parse(CUSTOMERS, query)).rows
+    rows = list_pages.read(visit.scope, CUSTOMERS, queries.parse(CUSTOMERS, query)).rows
     return [CUSTOMERS.record(row).doc for row in rows]
 
 

@@ -13,7 +13,7 @@ from functions.admin import find, names, times, words
 from functions.admin.visits import InProject
 from shared.core import clock
 from shared.core.errors import ApiError, Code
-from shared.resources import pages, queries
+from shared.resources import list_pages, queries
 from shared.resources.collections import Collection
 from shared.store import table
 
@@ -42,9 +42,9 @@ def bounds(filters: Mapping[str, str], zone: tzinfo) -> dict[str, clock.Instant]
     """
     found = {}
     if filters["since"]:
-        found["since"] = times.start(day_of(filters["since"], "since"), zone)
+        found["since"] = times.start_of_day(day_of(filters["since"], "since"), zone)
     if filters["until"]:
-        found["until"] = times.end(day_of(filters["until"], "until"), zone)
+        found["until"] = times.end_of_day(day_of(filters["until"], "until"), zone)
     return found
 
 
@@ -91,7 +91,7 @@ def read(
     view: Callable[[table.Row], Any] = document,
 ) -> tuple[list[Any], str | None]:
     """The resources of a page as `view` shows them, and the cursor of the next one. Raises ApiError."""
-    page = pages.read(visit.scope, collection, queries.parse(collection, query))
+    page = list_pages.read(visit.scope, collection, queries.parse(collection, query))
     return [view(row) for row in page.rows], page.next_cursor
 
 

@@ -13,7 +13,7 @@ from shared.appointments.resource import APPOINTMENTS
 from shared.calls.sessions import SESSIONS
 from shared.conversations.resource import CONVERSATIONS, MESSAGES, messages_pk
 from shared.core import clock, ids, threads
-from shared.resources import pages, queries
+from shared.resources import list_pages, queries
 from shared.resources.collections import Collection
 from shared.webhooks.events import EVENTS
 
@@ -87,9 +87,9 @@ def _read(
 ) -> tuple[list[TimelineEntry], bool]:
     last = ids.before(collection.prefix, ids.first_of(collection.prefix, before))
     query = dataclasses.replace(queries.parse(collection, parameters), limit=limit, max_id=last)
-    page = pages.read(visit.scope, collection, query, partition=partition)
+    page = list_pages.read(visit.scope, collection, query, partition=partition)
     found = [
-        TimelineEntry(ids.instant(collection.prefix, row["sk"]), collection.kind, lists.document(row))
+        TimelineEntry(ids.created_at(collection.prefix, row["sk"]), collection.kind, lists.document(row))
         for row in page.rows
     ]
     return found, page.next_cursor is not None

@@ -71,14 +71,14 @@ def instant(text: str, zone: tzinfo) -> clock.Instant:
     return _instant(at, zone)
 
 
-def start(day: date, zone: tzinfo) -> clock.Instant:
+def start_of_day(day: date, zone: tzinfo) -> clock.Instant:
     """The first instant of a day."""
     return _instant(datetime.combine(day, time.min), zone)
 
 
-def end(day: date, zone: tzinfo) -> clock.Instant:
+def end_of_day(day: date, zone: tzinfo) -> clock.Instant:
     """The first instant after a day."""
-    return clock.LAST + 1 if day == date.max else start(day + timedelta(days=1), zone)
+    return clock.LAST + 1 if day == date.max else start_of_day(day + timedelta(days=1), zone)
 
 
 def _instant(at: datetime, zone: tzinfo) -> clock.Instant:

@@ -22,10 +22,10 @@ from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentR
 from shared.conversations import resource as conversations
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.resources import pages, queries
+from shared.resources import list_pages, queries
 
 SECTION = "today"
-DAYS = {"day": 1, "week": 7}
+DAYS_SHOWN = {"day": 1, "week": 7}
 MOST = {"day": 100, "week": 300}
 """The appointments of a view: a day with more shows the latest ones, and leads to the list."""
 _EXAMINED = 20
@@ -65,8 +65,8 @@ def show(visit: InProject) -> Response:
     except ApiError as refused:
         error = refused
     first = chosen - timedelta(days=chosen.weekday()) if view == "week" else chosen
-    days = [day for number in range(DAYS[view]) if (day := _after(first, number))]
-    start, end = times.start(days[0], visit.zone), times.end(days[-1], visit.zone)
+    days = [day for number in range(DAYS_SHOWN[view]) if (day := _after(first, number))]
+    start, end = times.start_of_day(days[0], visit.zone), times.end_of_day(days[-1], visit.zone)
     records, has_more = between(visit, start, end, MOST[view])
     found = [one.doc for one in records]
     agendas = [(day, agenda(visit, day, found)) for day in days]
@@ -82,8 +82,8 @@ def show(visit: InProject) -> Response:
         chosen=chosen,
         today=today,
         days=agendas,
-        previous=_after(first, -DAYS[view]),
-        next=_after(first, DAYS[view]),
+        previous=_after(first, -DAYS_SHOWN[view]),
+        next=_after(first, DAYS_SHOWN[view]),
         has_more=has_more,
         most=MOST[view],
         by_id=by_id,
@@ -107,7 +107,7 @@ def _is_so(appointment: Mapping[str, Any] | None, done: str) -> bool:
 
 def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]]) -> list[DayEntry]:
     """The appointments of a day and its free time, in order."""
-    start, end = times.start(day, visit.zone), times.end(day, visit.zone)
+    start, end = times.start_of_day(day, visit.zone), times.end_of_day(day, visit.zone)
     mine = [one for one in appointments if start <= clock.parse(one["appointment_at"]) < end]
     busy = {one["id"]: span(one) for one in mine if one["status"] not in FREE}
     entries = [_entry(span(one), one, overlapping(one["id"], busy)) for one in mine]
@@ -166,7 +166,7 @@ def between(
     parameters = {"appointment_at[gte]": [clock.iso(start)], "appointment_at[lte]": [clock.iso(end - 1)]}
     parameters |= {name: [value] for name, value in filters.items()}
     query = dataclasses.replace(queries.parse(APPOINTMENTS, parameters), limit=most)
-    page = pages.read(visit.scope, APPOINTMENTS, query)
+    page = list_pages.read(visit.scope, APPOINTMENTS, query)
     return [APPOINTMENTS.record(row) for row in reversed(page.rows)], page.next_cursor is not None
 
 
@@ -176,7 +176,7 @@ def next_of(visit: InProject, customer_id: str | None) -> Appointment | None:
         return None
     parameters = {"customer_id": customer_id, "appointment_at[gte]": clock.iso(clock.now()), "limit": "5"}
     query = queries.parse(APPOINTMENTS, {name: [value] for name, value in parameters.items()})
-    ahead = itertools.islice(pages.earliest_first(visit.scope, APPOINTMENTS, query), _EXAMINED)
+    ahead = itertools.islice(list_pages.earliest_first(visit.scope, APPOINTMENTS, query), _EXAMINED)
     return next((one.doc for one in ahead if one.doc["status"] not in FREE), None)
 
 

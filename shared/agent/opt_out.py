@@ -16,7 +16,7 @@ from shared.agent.tools import OPT_OUT, HandoffReason, TurnInput, TurnResult, ha
 LONGEST = 500
 """Characters of the longest message that can be an explicit wish."""
 QUESTION = "Would you like us not to call or write to you again? Please answer yes or no."
-DONE = "All right, we will not call or write to you again."
+OPTED_OUT_REPLY = "All right, we will not call or write to you again."
 NOBODY = "I do not know which phone number is yours. I have asked someone from our team to take care of it."
 
 _CALL = (
@@ -131,7 +131,7 @@ def reply_to_wish(known: TurnInput) -> Reply | None:
         if known.customer_id is None:
             return Reply(NOBODY, TurnResult([handoff(HandoffReason.CANNOT_HELP)]))
         result = TurnResult([{"type": "customer_opted_out", "customer_id": known.customer_id}])
-        return Reply(f"{DONE} Goodbye!" if known.in_call else DONE, result)
+        return Reply(f"{OPTED_OUT_REPLY} Goodbye!" if known.in_call else OPTED_OUT_REPLY, result)
     if is_answer or not (is_wish or may_opt_out(known.message)):
         return None
     return Reply(QUESTION, TurnResult(proposed=OPT_OUT))

@@ -103,7 +103,7 @@ Action = HandoffAction | AppointmentAction | CallRequestedAction | ConversationE
 ActionType = AppointmentActionType | Literal["handoff", "call_requested", "conversation_ended", "customer_opted_out"]
 
 
-REASONS = (
+OFFERED_REASONS = (
     HandoffReason.PERSON_REQUESTED,
     HandoffReason.COMPLAINT,
     HandoffReason.OUTSIDE_SCOPE,
@@ -289,7 +289,7 @@ def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
 
 _ID = {"type": "string", "maxLength": 64, "description": "The id of an appointment, from list_appointments."}
 _AT = {"type": "string", "maxLength": 64, "description": "The new time: RFC 3339 with an offset, 2027-03-04T15:00:00Z."}
-_REASON = {"type": "string", "enum": list(REASONS)}
+_REASON = {"type": "string", "enum": list(OFFERED_REASONS)}
 
 
 class Tools:

@@ -69,7 +69,7 @@ def next_open(hours: Sequence[Hours], zone: ZoneInfo, instant: clock.Instant) ->
     return next(max(first, instant) for first, until in ahead if until > instant)
 
 
-def offset(instant: clock.Instant, zone: ZoneInfo) -> int:
+def utc_offset_ms(instant: clock.Instant, zone: ZoneInfo) -> int:
     """The offset of local time from UTC (milliseconds)."""
     return (_local(instant, zone).utcoffset() or timedelta()) // timedelta(milliseconds=1)
 
@@ -93,6 +93,6 @@ def _change(before: clock.Instant, after: clock.Instant, zone: ZoneInfo) -> cloc
     low, high = clock.to_unix(before), clock.to_unix(after)
     while high - low > 1:
         middle = clock.UnixSeconds((low + high) // 2)
-        is_after = offset(clock.of_unix(middle), zone) == offset(after, zone)
+        is_after = utc_offset_ms(clock.of_unix(middle), zone) == utc_offset_ms(after, zone)
         low, high = (low, middle) if is_after else (middle, high)
     return clock.of_unix(high)

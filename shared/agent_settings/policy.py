@@ -65,4 +65,4 @@ class TimePolicy:
 
 def _quarter(instant: clock.Instant, zone: ZoneInfo) -> clock.Instant:
     """The first full quarter of an hour in local time, at or after the instant."""
-    return instant + -(instant + hours.offset(instant, zone)) % QUARTER_MS
+    return instant + -(instant + hours.utc_offset_ms(instant, zone)) % QUARTER_MS

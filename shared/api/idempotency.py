@@ -81,7 +81,7 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{method}\n{path}\n{canonical}".encode()).hexdigest()
 
 
-def record(key: IdempotencyKey, response: Response, request_id: str) -> table.Put:
+def save_response(key: IdempotencyKey, response: Response, request_id: str) -> table.Put:
     """The write that saves a response. It raises Replayed if the key has a record that is not expired."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}

@@ -109,7 +109,7 @@ class Request(Generic[B]):
         """The change of a command with its response, which a record saves if the request has an Idempotency-Key."""
         change = command()
         response = respond(change.doc)
-        record = [] if self.key is None else [idempotency.record(self.key, response, self.request_id)]
+        record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
         return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
     def replay_or_raise(self, error: ApiError) -> Response:
@@ -120,7 +120,9 @@ class Request(Generic[B]):
         if self.key is None or error.status >= 500 or error.code == Code.IDEMPOTENCY_KEY_REUSED:
             raise error
         if error.status == 409 and error.code not in NEVER_SAVED:
-            record = idempotency.record(self.key, Response(409, error_body(error, self.context)), self.request_id)
+            record = idempotency.save_response(
+                self.key, Response(409, error_body(error, self.context)), self.request_id
+            )
             try:
                 commit.commit(lambda: Change(None, [record]), self.request_id)
             except Replayed as replayed:

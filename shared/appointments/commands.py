@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.appointments.resource import (
     APPOINTMENTS,
-    REASONS,
+    STATUS_OF_REASON,
     TRANSITIONS,
     Appointment,
     AppointmentCreate,
@@ -113,7 +113,7 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment:
     if target is not None and (target != current or moved):
         _check_transition(current, target)
         changes["status"] = target
-    for reason, status in REASONS.items():
+    for reason, status in STATUS_OF_REASON.items():
         if changes.get("status", current) != status:
             if changes.get(reason) is not None:
                 raise ApiError(Code.PARAMETERS_EXCLUSIVE, f"{reason} requires status '{status}'.", param=reason)

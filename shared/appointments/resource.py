@@ -65,7 +65,7 @@ TRANSITIONS: Mapping[AppointmentStatus, frozenset[AppointmentStatus]] = {
     AppointmentStatus.CANCELLED: frozenset(),
 }
 """By status: the statuses that can follow. A status that follows itself requires a new time in the same change."""
-REASONS = {"cancellation_reason": AppointmentStatus.CANCELLED, "failure_reason": AppointmentStatus.FAILED}
+STATUS_OF_REASON = {"cancellation_reason": AppointmentStatus.CANCELLED, "failure_reason": AppointmentStatus.FAILED}
 """By field: the status that has this reason."""
 
 
@@ -179,9 +179,9 @@ class AppointmentCreate(AppointmentFields):
 class AppointmentPatch(AppointmentFields):
     """A merge patch: an absent field keeps its value, null clears it. The customer never changes."""
 
-    appointment_at: fields.DateTime = fields.ABSENT
+    appointment_at: fields.DateTime = fields.OMITTED
     """The time of the appointment, with a UTC offset. A new time reschedules the appointment."""
-    status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = fields.ABSENT
+    status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = fields.OMITTED
     """The new status. `rescheduled` requires a new `appointment_at`; `cancelled` and `failed` allow none."""
     cancellation_reason: Reason | None = None
     """Why the appointment is cancelled. Only if the status is `cancelled`."""

@@ -214,7 +214,7 @@ class AwsClient:
         for hook in _hooks:
             send = partial(hook.attempt, call, send)
         try:
-            return judge(self.service, send())
+            return outcome_of(self.service, send())
         except ConnectionFailed as failed:
             unsent = failed.reason.startswith("connect_")
             return Failure(Unavailable(failed.reason), retryable=True, uncertain=not unsent)
@@ -313,7 +313,7 @@ class _Quota:
                 self._left = min(_QUOTA, self._left + amount)
 
 
-def judge(service: AwsService, response: HttpResponse) -> Success | Failure:
+def outcome_of(service: AwsService, response: HttpResponse) -> Success | Failure:
     """What an HTTP response says, and whether another attempt may help."""
     checksum = response.headers.get("x-amz-crc32") if service is DYNAMODB else None
     if checksum is not None and checksum != str(crc32(response.body)):

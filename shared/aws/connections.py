@@ -7,13 +7,14 @@ AWS states the length of every response, so a response that a broken connection 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import select
 import socket
 import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from shared.core import clock
@@ -174,7 +175,7 @@ class Exchange:
             except ConnectionFailed:
                 raise closed from None
         self._send(connection)
-        return replace(self._read(), resent=True)
+        return dataclasses.replace(self._read(), resent=True)
 
     def end(self) -> None:
         """End an exchange whose response nobody needs. Does not wait: if it is not there, the connection closes."""

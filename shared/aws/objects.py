@@ -17,7 +17,7 @@ class Stored:
     modified_at: clock.Instant
 
 
-def find(bucket: str, prefix: str = "") -> Iterator[Stored]:
+def list_objects(bucket: str, prefix: str = "") -> Iterator[Stored]:
     """The objects of a bucket whose keys begin with `prefix`, by key."""
     after = ""
     while True:
@@ -44,7 +44,7 @@ def write(bucket: str, key: str, content: str) -> str | None:
     return version
 
 
-def replace(bucket: str, key: str, content: str | None) -> None:
+def replace_or_delete(bucket: str, key: str, content: str | None) -> None:
     """Replace a JSON object with new content, or delete it if that is None. No earlier version remains."""
     if content is None:
         erase(bucket, key)

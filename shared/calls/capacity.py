@@ -101,10 +101,10 @@ def back_off(scope: Scope, session_id: str) -> Wait:
     """Let a call wait that the carrier had no capacity for, and all others with it."""
     waits = wait(scope, session_id, clock.now() + BACK_OFF_MS)
     pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, expressions=("v = v + :one",), values={":one": 1})
-    return Wait(waits.until, [*waits.writes, release(session_id), pace])
+    return Wait(waits.until, [*waits.writes, free_slot(session_id), pace])
 
 
-def release(session_id: str) -> table.Delete:
+def free_slot(session_id: str) -> table.Delete:
     """The write that gives a call's slot back."""
     return table.Delete(_PK, _CALL + session_id, condition="")
 

@@ -6,8 +6,8 @@ names the call (`active_session`) from its request to its end.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -105,7 +105,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     if appointment is not None:
         about = apply_changes(appointment.doc, {"session_id": session["id"]})
         writes.append(APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1}))
-    due_at = transitions.due_at(scope, session)
+    due_at = transitions.dialing_due_at(scope, session)
     due = transitions.dial_attributes(session["id"], due_at)
     after_commit: Callable[[], None] | None = partial(_wake_dial, scope, session["id"], due_at)
     # If the number may not be called, the customer is not asked either.
@@ -214,9 +214,9 @@ def stop_calling(
     update = CUSTOMERS.replace(scope, customer, doc, attributes)
     if id is None:
         condition = f"{update.condition} AND attribute_not_exists(active_session)"
-        return Change(doc, [replace(update, condition=condition)])
+        return Change(doc, [dataclasses.replace(update, condition=condition)])
     active = SESSIONS.find(scope, id)
-    update = replace(
+    update = dataclasses.replace(
         update,
         set={**update.set, **({"active_session": None} if sessions.is_waiting(active) else {})},
         condition=f"{update.condition} AND active_session = :active",
@@ -308,9 +308,9 @@ def _set_active_session(scope: Scope, customer: CustomerRecord, session: Session
 def _request_consent(consent: Consent, session_id: str) -> table.Update:
     """The write by which a call begins or joins the request for its phone's consent. Raises ApiError."""
     if consent.is_pending:
-        return consents.replace(consent, consents.with_session(consent, session_id))
+        return consents.save(consent, consents.with_session(consent, session_id))
     internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
-    return consents.replace(consent, consents.with_request(consent, session_id), internal)
+    return consents.save(consent, consents.with_request(consent, session_id), internal)
 
 
 def _wake_dial(scope: Scope, session_id: str, at: clock.Instant) -> None:

@@ -6,10 +6,11 @@ agent's side of a turn.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shared.agent import Agent, Reply, Utterance, opt_out, plain_text
 from shared.agent.tools import Proposal, Tools, TurnInput, TurnResult, to_view
@@ -35,7 +36,7 @@ SHORTEST_MS, PAUSE_MS = 800, 400
 STOPPED = "Sorry, I have just heard that we are not to call you. Goodbye."
 _OFFER = "Is there anything that I can do for you?"
 _GOODBYE = re.compile(r"(?:good ?-?bye|bye)\b[^.!?]*[.!?]*\s*$", re.IGNORECASE)
-OPTED_OUT = "The customer does not want to be called again."
+OPTED_OUT_SUMMARY = "The customer does not want to be called again."
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Briefing:
         matter = in_short = _OFFER
         if self.appointment is not None:
             appointment = to_view(self.appointment.doc, self.zone)
-            bounded = replace(appointment, title=_cut(appointment.title))
+            bounded = dataclasses.replace(appointment, title=_cut(appointment.title))
             # Nobody is asked whether they will come to what is over.
             question = ATTEND if clock.parse(appointment.at) > clock.now() else _OFFER
             matter = f"I am calling about {describe(bounded)}. {question}"
-            in_short = f"I am calling about {describe(replace(appointment, title=None))}. {question}"
+            in_short = f"I am calling about {describe(dataclasses.replace(appointment, title=None))}. {question}"
         return Callee(_escaped(self.customer_name) or None, _escaped(self.business), matter, in_short, self.zone)
 
     def first_words(self, *, recorded: bool) -> str:
@@ -193,7 +194,7 @@ def reply_in_call(
         reply = agent.reply(history, known, seconds) if words is None else Reply(words, tools.result)
     text = _plain(reply.content)
     spoken_text = farewell(text, briefing.settings) if reply.result.ends_call else text
-    return replace(reply, content=spoken_text), progress.after(reply.result, stage, briefing.zone)
+    return dataclasses.replace(reply, content=spoken_text), progress.after(reply.result, stage, briefing.zone)
 
 
 def farewell(text: str, settings: Settings) -> str:
@@ -235,7 +236,7 @@ def _sentences(result: TurnResult, zone: str) -> list[str]:
             verb = "cancelled" if after["status"] == AppointmentStatus.CANCELLED else "confirmed"
             sentences.append(f"The customer {verb} the appointment of {at}.")
     if result.has("customer_opted_out"):
-        sentences.append(OPTED_OUT)
+        sentences.append(OPTED_OUT_SUMMARY)
     if result.outcome == CallOutcome.WRONG_PERSON:
         sentences.append("Somebody else answered.")
     if result.has("handoff"):

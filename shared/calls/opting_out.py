@@ -13,7 +13,7 @@ from shared.calls.statuses import ConsentStatus
 from shared.core import clock
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer
-from shared.resources import pages
+from shared.resources import list_pages
 from shared.resources.collections import apply_changes
 from shared.resources.queries import Query
 from shared.store import commit, table
@@ -64,7 +64,7 @@ def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
     cursor = None
     while True:
         query = Query(limit=_PAGE, starting_after=cursor, filters={"phone": (phone,)})
-        page = pages.read(scope, CUSTOMERS, query)
+        page = list_pages.read(scope, CUSTOMERS, query)
         for row in page.rows:
             commit.retry_on_conflict(partial(_end_call, scope, row["sk"], phone, in_call))
         if page.next_cursor is None:

@@ -151,7 +151,7 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
                 "answered_by": "human",
                 "transcript_status": FileStatus.PROCESSING,
             }
-            return [transitions.replace(scope, record, answer, due_now)]
+            return [transitions.save_changes(scope, record, answer, due_now)]
         case Step.BEGIN_RECORDING:
             return [_begin_recording(scope, record)]
         case Step.TALK:
@@ -159,11 +159,11 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         case Step.STOP:
             return _stop(scope, record)
         case Step.PUBLISH_TRANSCRIPT:
-            return [transitions.replace(scope, record, {"transcript_status": FileStatus.AVAILABLE}, due_now)]
+            return [transitions.save_changes(scope, record, {"transcript_status": FileStatus.AVAILABLE}, due_now)]
         case Step.PUBLISH_RECORDING:
             return [_store_recording(scope, record)]
         case Step.NONE:
-            return [transitions.replace(scope, record, {}, tasks.NO_WORK)]
+            return [transitions.save_changes(scope, record, {}, tasks.NO_WORK)]
 
 
 def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
@@ -172,7 +172,7 @@ def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         return transitions.put_off_or_end(scope, record, clear)
     script = simulated_numbers.scripted_call(clear.to)
     seconds = ANSWERED_AFTER_S if script.says else ENDED_AFTER_S
-    return transitions.dial(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
+    return transitions.start_dialing(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
 
 
 def _begin_recording(scope: Scope, record: SessionRecord) -> table.Update:
@@ -182,7 +182,7 @@ def _begin_recording(scope: Scope, record: SessionRecord) -> table.Update:
         assert session["answered_at"] is not None, "a call is answered before it is recorded"
         at = clock.parse(session["answered_at"]) + clock.scaled_ms(ENDED_AFTER_S - ANSWERED_AFTER_S)
     begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
-    return transitions.replace(scope, record, begins, tasks.due_attributes(session["id"], at))
+    return transitions.save_changes(scope, record, begins, tasks.due_attributes(session["id"], at))
 
 
 def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
@@ -204,7 +204,7 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
 def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes that end an answered call to a person who has opted out meanwhile. It has a transcript."""
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
-    changes: SessionChanges = {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}
+    changes: SessionChanges = {"summary": dialogue.OPTED_OUT_SUMMARY, "outcome": CallOutcome.OPTED_OUT}
     end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)]))]
 
@@ -220,4 +220,4 @@ def _store_recording(scope: Scope, record: SessionRecord) -> table.Update:
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
     attributes = {**tasks.NO_WORK, "recording_key": key, "recording_seconds": seconds}
-    return transitions.replace(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)
+    return transitions.save_changes(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)

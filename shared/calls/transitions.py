@@ -88,7 +88,7 @@ class PutOff:
     closed: bool = False
 
 
-def replace(
+def save_changes(
     scope: Scope,
     record: SessionRecord,
     changes: SessionChanges,
@@ -107,13 +107,13 @@ def next_dial_time(settings: Settings, not_before: str | None) -> clock.Instant:
     return hours.next_open(settings["calling_hours"], ZoneInfo(settings["timezone"]), earliest)
 
 
-def due_at(scope: Scope, session: Session) -> clock.Instant:
+def dialing_due_at(scope: Scope, session: Session) -> clock.Instant:
     """When the dialing of a queued call is due."""
     assert session["dial_at"] is not None, "the call waits to be dialed"
-    return _due_at(scope, clock.parse(session["dial_at"]))
+    return _with_dialing_delay(scope, clock.parse(session["dial_at"]))
 
 
-def _due_at(scope: Scope, dial_at: clock.Instant) -> clock.Instant:
+def _with_dialing_delay(scope: Scope, dial_at: clock.Instant) -> clock.Instant:
     return dial_at + (clock.scaled_ms(DIALS_AFTER_S) if scope.is_simulated else 0)
 
 
@@ -168,7 +168,9 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     return Clearance(to, writes)
 
 
-def dial(scope: Scope, record: SessionRecord, clear: Clearance, next_step_at: clock.Instant) -> list[table.Write]:
+def start_dialing(
+    scope: Scope, record: SessionRecord, clear: Clearance, next_step_at: clock.Instant
+) -> list[table.Write]:
     """The writes that let a queued call dial. Its next step is due at the instant `next_step_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
     changes: SessionChanges = {
@@ -178,7 +180,7 @@ def dial(scope: Scope, record: SessionRecord, clear: Clearance, next_step_at: cl
         "to": clear.to,
     }
     attributes = tasks.due_attributes(record.doc["id"], next_step_at)
-    return [replace(scope, record, changes, attributes), *clear.writes]
+    return [save_changes(scope, record, changes, attributes), *clear.writes]
 
 
 def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> Sequence[table.Write]:
@@ -188,8 +190,8 @@ def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied)
         return end_call(scope, record, reason.ending, changes).writes
     if not reason.closed:
         return [wait_for_capacity(scope, record, reason.until)]
-    attributes = {**dial_attributes(record.doc["id"], _due_at(scope, reason.until)), "waits_since": None}
-    return [replace(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
+    attributes = {**dial_attributes(record.doc["id"], _with_dialing_delay(scope, reason.until)), "waits_since": None}
+    return [save_changes(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
 
 
 def wait_for_capacity(
@@ -201,7 +203,7 @@ def wait_for_capacity(
     """The write of a call that could be dialed now, if there were capacity, and is tried again at `until`."""
     due = tasks.due_attributes(record.doc["id"], until)
     internal = {**due, "waits_since": waits_since(record), **(attributes or {})}
-    return replace(scope, record, {"dial_at": clock.iso(until)}, internal)
+    return save_changes(scope, record, {"dial_at": clock.iso(until)}, internal)
 
 
 def waits_since(record: SessionRecord) -> clock.Instant:
@@ -230,7 +232,7 @@ def end_call(
     changes = changes or {}
     changes = {**changes, **_changes_at_end({**session, **changes}, ending, now)}
     due = tasks.NO_WORK if due_at is None else tasks.due_attributes(session["id"], due_at)
-    update = replace(scope, record, changes, due)
+    update = save_changes(scope, record, changes, due)
     writes: list[table.Write] = [update]
     if frees_customer and "customer_deleted" not in record.row:
         writes.append(
@@ -246,7 +248,7 @@ def end_call(
     if scope.livemode and (dialed or sessions.is_starting(record)):
         writes.append(project_limits.decrement(scope))
     if "started_at" in record.row:
-        writes.append(capacity.release(session["id"]))
+        writes.append(capacity.free_slot(session["id"]))
     if scope.livemode and dialed:
         used = {"calls": 1, "call_seconds": changes["duration_seconds"] or 0}
         writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
@@ -260,7 +262,7 @@ def end_by_opt_out(scope: Scope, active: SessionRecord, *, frees_customer: bool 
     if active.doc["call_status"] in ENDED:
         return []
     due = tasks.due_attributes(active.doc["id"], clock.now())
-    return [replace(scope, active, {}, {**due, "opted_out": True})]
+    return [save_changes(scope, active, {}, {**due, "opted_out": True})]
 
 
 def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_customer: bool = True) -> Change[Session]:
@@ -269,7 +271,7 @@ def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_cus
     if sessions.awaits_consent(record.doc):
         consent = consents.find(scope, record.doc["to"])
         if consent.is_pending:
-            return change.with_writes(consents.replace(consent, consents.without_session(consent, record.doc["id"])))
+            return change.with_writes(consents.save(consent, consents.without_session(consent, record.doc["id"])))
     return change
 
 

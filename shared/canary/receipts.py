@@ -51,7 +51,7 @@ def find(token: str) -> Received | None:
     return Received(row["signature"], row["payload"]) if row is not None and "payload" in row else None
 
 
-def judge(token: str, *, genuine: bool) -> None:
+def save_verdict(token: str, *, genuine: bool) -> None:
     """Store whether the webhook that was received is genuine."""
     table.write([table.Update(_PK, _sk(token), set={"genuine": genuine})], _request())
 
@@ -63,7 +63,7 @@ def clear() -> None:
             table.write([table.Delete(_PK, row["sk"], condition="")], _request())
 
 
-def take(token: str, webhook: Received) -> bool:
+def submit(token: str, webhook: Received) -> bool:
     """Hand a webhook to the run that expects it, and wait for its verdict. False if no run accepts it as genuine."""
     if not _TOKEN.fullmatch(token) or len(webhook.body) > MAX_BODY:
         return False

@@ -67,7 +67,7 @@ def _deliver(api: _Api, token: str) -> int:
             webhook = _await(token, started + ARRIVES_WITHIN_MS)
             took = clock.now() - started
             genuine = _is_signed(created["secret"], webhook)
-            receipts.judge(token, genuine=genuine)
+            receipts.save_verdict(token, genuine=genuine)
             _expect(genuine, "the webhook has no valid signature")
             event = json.loads(webhook.body)
             _expect(event["type"] == "customer.created", f"the webhook is of an event {event['type']}")

@@ -9,7 +9,7 @@ from shared.core import ids
 from shared.core.errors import ApiError, Code, not_found_in_body
 from shared.customers import commands
 from shared.customers.resource import CUSTOMERS, CustomerFields, must_exist
-from shared.resources import fields, pages
+from shared.resources import fields, list_pages
 from shared.resources.queries import Query
 from shared.resources.schema import CustomerId
 from shared.store import table
@@ -31,7 +31,7 @@ class CustomerReference(CustomerFields):
     A match is not changed. If there is none, a customer is created with these fields.
     """
 
-    id: CustomerId = fields.ABSENT
+    id: CustomerId = fields.OMITTED
     """The customer's id. It cannot be combined with other fields."""
     phone: fields.Phone | None = None
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
@@ -80,7 +80,7 @@ def resolve(scope: Scope, customer: CustomerReference | None) -> tuple[str | Non
         value = getattr(customer, field)
         if value is not None:
             query = Query(limit=1, starting_after=None, filters={field: (value,)})
-            for row in pages.read(scope, CUSTOMERS, query).rows:
+            for row in list_pages.read(scope, CUSTOMERS, query).rows:
                 return row["sk"], [table.Check(scope.pk(CUSTOMERS.kind), row["sk"])]
     change = commands.insert(scope, customer, customer.phone, customer.metadata)
     return change.doc["id"], change.writes

@@ -37,7 +37,7 @@ from shared.conversations.resource import (
     UserMessage,
     after_reply,
     is_held,
-    transcript,
+    message_history,
 )
 from shared.conversations.turns import WINDOW_S, ClaimedTurn
 from shared.core import clock, ids
@@ -45,7 +45,7 @@ from shared.core.errors import ApiError
 from shared.core.log import logger
 from shared.customers.resource import CUSTOMERS, must_exist
 from shared.projects import usage
-from shared.resources import fields, pages
+from shared.resources import fields, list_pages
 from shared.resources.collections import apply_changes
 from shared.resources.queries import Query
 from shared.store import commit, table
@@ -212,7 +212,7 @@ def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRec
         filters={"customer_id": (customer_id,)},
         min_time=clock.iso(clock.now()),
     )
-    future = pages.earliest_first(scope, APPOINTMENTS, query)
+    future = list_pages.earliest_first(scope, APPOINTMENTS, query)
     upcoming = (record for record in future if record.doc["status"] != AppointmentStatus.CANCELLED)
     return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
 
@@ -232,7 +232,7 @@ def _ask_agent(turn: ClaimedTurn, known: TurnInput) -> AgentReply:
         return _apology()
     history = [
         _utterance(message)
-        for message in transcript(turn.scope, turn.conversation_id, HISTORY)
+        for message in message_history(turn.scope, turn.conversation_id, HISTORY)
         if message["id"] < turn.id
     ]
     # Not from the transcript, from which an erasure may have removed it.

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict, cast
 from shared.agent.tools import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
 from shared.core import clock, ids
-from shared.resources import fields, filters, pages, queries
+from shared.resources import fields, filters, list_pages, queries
 from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.queries import Query
 from shared.resources.schema import ConversationId, CustomerId, Keywords, MessageId, Metadata, Time, at_most
@@ -310,7 +310,7 @@ def longest_waiting(
         time, id = queries.time_of_cursor(CONVERSATIONS, starting_after)
         least = f"{time}#{ids.after(CONVERSATIONS.prefix, id)}"
     query = Query(limit=limit + 1, starting_after=None, filters={}, min_time=least)
-    found = [*itertools.islice(pages.earliest_first(scope, CONVERSATIONS, query), limit + 1)]
+    found = [*itertools.islice(list_pages.earliest_first(scope, CONVERSATIONS, query), limit + 1)]
     return found[:limit], queries.time_cursor(dict(found[limit - 1].row)) if len(found) > limit else None
 
 
@@ -337,7 +337,7 @@ def after_reply(conversation: Conversation, reasons: Values[HandoffReason], at: 
 
 def conversation_of(scope: Scope, message_id: str) -> str | None:
     """The conversation of a message, among the last 1,000 that began before it; None if it is in none of them."""
-    began_by = ids.first_of(CONVERSATIONS.prefix, ids.instant(MESSAGES.prefix, message_id) + 1)
+    began_by = ids.first_of(CONVERSATIONS.prefix, ids.created_at(MESSAGES.prefix, message_id) + 1)
     blocks = table.query(scope.pk(CONVERSATIONS.kind), at_most=ids.before(CONVERSATIONS.prefix, began_by), limit=100)
     for page in itertools.islice(blocks, 10):
         found = table.get_many([(messages_pk(scope, row["sk"]), message_id) for row in page])
@@ -353,7 +353,7 @@ def latest_messages(scope: Scope, records: Sequence[ConversationRecord]) -> dict
     return {str(row["conversation_id"]): json.loads(row["doc"]) for row in rows.values()}
 
 
-def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:
+def message_history(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:
     """The last `limit` messages of a conversation, oldest first."""
     page = next(table.query(messages_pk(scope, conversation_id), limit=limit), [])
     return [cast("Message", json.loads(row["doc"])) for row in reversed(page)]

@@ -32,9 +32,9 @@ COMMIT_S = 5
 """Seconds of a worker's lease that are reserved for the commit."""
 AFTER_WINDOW_S = 5
 """Seconds from the end of a request's window to the end of its lease."""
-RESPONSE_S = 2
+RESERVED_S = 2
 """Seconds of a request's window that are reserved for the commit and the response. The agent is cut off then."""
-LEAST_S = 3
+AGENT_LEAST_S = 3
 """Seconds that the agent must have for a request to begin a turn."""
 APOLOGY_LEASE_MS = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
@@ -102,7 +102,7 @@ def begin(message: MessageRow, seconds_left: float) -> ClaimedTurn | None:
 
     None if the `seconds_left` of the request are too few, or the reply is due later.
     """
-    if not fits(seconds_left) or message["due_at"] > clock.now():
+    if not may_begin(seconds_left) or message["due_at"] > clock.now():
         return None
     return _in_window(tasks.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)))
 
@@ -115,7 +115,7 @@ def claim(pk: str, sk: str) -> ClaimedTurn | None:
 
 def claim_in_window(message: MessageRow, seconds_left: float) -> ClaimedTurn | None:
     """Claim the turn for a request with `seconds_left`, if the turn is free and fits into that time."""
-    if not fits(seconds_left) or not tasks.is_free(message):
+    if not may_begin(seconds_left) or not tasks.is_free(message):
         return None
     work: tasks.Claim[MessageRow] | None = tasks.claim_soon(
         message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)
@@ -123,20 +123,20 @@ def claim_in_window(message: MessageRow, seconds_left: float) -> ClaimedTurn | N
     return None if work is None else _in_window(work)
 
 
-def fits(seconds_left: float) -> bool:
+def may_begin(seconds_left: float) -> bool:
     """Whether a request with `seconds_left` may begin a turn."""
-    return seconds_left >= LEAST_S + RESPONSE_S
+    return seconds_left >= AGENT_LEAST_S + RESERVED_S
 
 
 def _in_window(work: tasks.Claim[MessageRow]) -> ClaimedTurn:
-    return ClaimedTurn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_S)
+    return ClaimedTurn(work, reserved_s=AFTER_WINDOW_S + RESERVED_S)
 
 
 def _lease_end(sk: str, seconds: float) -> clock.Instant:
     """The instant at which a lease of `seconds` from now ends; earlier if the turn must end with an apology by then."""
     now = clock.now()
     # The id of a message holds the time at which it was sent.
-    give_up = ids.instant(MESSAGES.prefix, sk) + GIVE_UP_MS
+    give_up = ids.created_at(MESSAGES.prefix, sk) + GIVE_UP_MS
     return now + APOLOGY_LEASE_MS if now >= give_up else min(now + int(seconds * clock.SECOND), give_up)
 
 

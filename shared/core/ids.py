@@ -21,7 +21,7 @@ def new(prefix: str, instant: clock.Instant | None = None) -> str:
     return prefix + _text((clock.now() if instant is None else instant), os.urandom(10))
 
 
-def derive(prefix: str, instant: clock.Instant, *parts: object, order: int = 0) -> str:
+def deterministic(prefix: str, instant: clock.Instant, *parts: object, order: int = 0) -> str:
     """The id that these arguments determine, for resources that must not be created twice.
 
     Of two ids with the same instant, the one with the greater `order` sorts later.
@@ -35,7 +35,7 @@ def is_id(prefix: str, value: str) -> bool:
     return value.startswith(prefix) and _ULID.fullmatch(value, len(prefix)) is not None
 
 
-def instant(prefix: str, value: str) -> clock.Instant:
+def created_at(prefix: str, value: str) -> clock.Instant:
     """When the id was created."""
     return clock.Instant(_number(value[len(prefix) :]) >> 80)
 

@@ -88,7 +88,7 @@ class CustomerCreate(CustomerFields):
 class CustomerPatch(CustomerFields):
     """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
 
-    phone: fields.Phone = fields.ABSENT
+    phone: fields.Phone = fields.OMITTED
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
     do_not_call: bool | None = None
     """Whether calls to the customer are refused; calls that wait then fail. Null means false.

@@ -30,7 +30,7 @@ def _at(seconds: float) -> str:
 
 
 def _id(prefix: str) -> str:
-    return ids.derive(prefix, _START, "documentation")
+    return ids.deterministic(prefix, _START, "documentation")
 
 
 CUSTOMER: Customer = {

@@ -29,7 +29,7 @@ from shared.core.event_types import EVENT_DESCRIPTIONS
 from shared.core.limits import RETRY_SCHEDULE_S
 from shared.customers.resource import CUSTOMERS, CustomerCreate
 from shared.docs import samples
-from shared.resources import fields, pages, queries
+from shared.resources import fields, list_pages, queries
 from shared.resources.collections import Collection
 from shared.webhooks import events, health
 from shared.webhooks.endpoints.resource import SecretRotation, WebhookEndpointCreate
@@ -40,7 +40,7 @@ LIMITS: Mapping[str, str] = {
     "facts": str(MAX_FACTS),
     "facts_kb": str(MAX_FACTS_BYTES // 1024),
     "page_items": str(queries.MAX_LIMIT),
-    "list_seconds": str(pages.SECONDS),
+    "list_seconds": str(list_pages.SECONDS),
     "agent_seconds": str(turns.WINDOW_S),
     "event_days": str(events.RETENTION_MS // clock.DAY),
     "failing_days": str(health.FAILING_LIMIT_S * clock.SECOND // clock.DAY),

@@ -31,10 +31,10 @@ from shared.core import clock
 from shared.customers import commands
 from shared.customers import resource as customers
 from shared.customers.resource import CUSTOMERS, Customer
-from shared.erasure import batches
-from shared.erasure.batches import StoredBatch
+from shared.erasure import stored_batches
+from shared.erasure.stored_batches import StoredBatch
 from shared.projects import usage
-from shared.resources import pages, search
+from shared.resources import list_pages, search
 from shared.resources.collections import Collection
 from shared.resources.queries import Query
 from shared.store import commit, table
@@ -50,7 +50,7 @@ SETTLES_S = 400
 longer than the longest timeout of a function and the five minutes for which AWS accepts a signed request."""
 CALL_TAKES_MS = 10 * clock.SECOND
 """When to try again while a call is under way."""
-FILES_WITHIN_MS = clock.HOUR
+FILES_MAY_ARRIVE_FOR_MS = clock.HOUR
 """How long after the end of a live call Amazon Connect may store its files."""
 _PAGE = 100
 _DELIVERIES = 90
@@ -152,13 +152,13 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     stopped = False
     if "contact_id" in record.row:
         assert session["ended_at"] is not None, "the call has ended"
-        until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
+        until = clock.parse(session["ended_at"]) + FILES_MAY_ARRIVE_FOR_MS
         if now < until:
             raise NotYet(until, f"Amazon Connect may still store files of the call {session_id}")
         stopped = contacts.find(record.row["contact_id"]) is not None
         _execute(contacts.delete(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([transitions.replace(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
+        table.write([transitions.save_changes(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
         stopped = True
     return stopped
 
@@ -194,7 +194,7 @@ def _remove(scope: Scope, customer_id: str, stored: StoredBatches) -> Iterator[s
         yield from (f"erased {number} {what}" for what, number in done.items())
     if number := _erase_events(scope, customer_id):
         yield f"erased {number} events"
-    if number := sum(batches.erase(batch, scope, customer_id) for batch in stored()):
+    if number := sum(stored_batches.erase(batch, scope, customer_id) for batch in stored()):
         yield f"erased {number} changes in failed batches"
     if CUSTOMERS.row(scope, customer_id) is not None:
         _delete(scope.pk(CUSTOMERS.kind), customer_id)
@@ -268,7 +268,7 @@ def _erase_usage(scope: Scope, counted: Iterable[tuple[str, str]]) -> int:
     months: dict[str, list[str]] = defaultdict(list)
     for id, at in counted:
         months[at[:7]].append(id)
-    return sum(commit.retry_on_conflict(functools.partial(usage.erase, scope, *month)) for month in months.items())
+    return sum(commit.retry_on_conflict(functools.partial(usage.merge, scope, *month)) for month in months.items())
 
 
 def _erase_events(scope: Scope, object_id: str) -> int:
@@ -328,7 +328,7 @@ def phones_of(scope: Scope, customer_id: str) -> set[str]:
 def _has_phone(scope: Scope, phone: str, customer_id: str) -> bool:
     """Whether another customer, who is not deleted, has this phone."""
     query = Query(limit=2, starting_after=None, filters={"phone": (phone,)})
-    return any(row["sk"] != customer_id for row in pages.read(scope, CUSTOMERS, query).rows)
+    return any(row["sk"] != customer_id for row in list_pages.read(scope, CUSTOMERS, query).rows)
 
 
 def _ids(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> list[str]:

@@ -55,7 +55,7 @@ def end(entry: ErasureEntry) -> None:
 
 def entries() -> list[ErasureEntry]:
     """All erasures, by key. Raises Unavailable."""
-    return [_read(item.key) for item in objects.find(_bucket()) if not item.key.startswith(_OPT_OUTS)]
+    return [_read(item.key) for item in objects.list_objects(_bucket()) if not item.key.startswith(_OPT_OUTS)]
 
 
 def enter(change: OptOut, record: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ def enter(change: OptOut, record: Mapping[str, Any]) -> None:
 def opt_outs() -> Iterator[OptOut]:
     """The latest change of each phone that has ever opted out. Raises Unavailable."""
     # The objects of one phone are in the order of its changes.
-    latest = {item.key.rpartition("/")[0]: item.key for item in objects.find(_bucket(), _OPT_OUTS)}
+    latest = {item.key.rpartition("/")[0]: item.key for item in objects.list_objects(_bucket(), _OPT_OUTS)}
     for key in latest.values():
         doc = json.loads(objects.read(_bucket(), key))
         yield OptOut(Scope(doc["project"], doc["mode"] == "live"), doc["phone_hash"], doc["opted_out"])

@@ -46,7 +46,7 @@ class LoggedRequest:
     @property
     def at(self) -> str:
         """When it began."""
-        return clock.iso(ids.instant(PREFIX, self.id))
+        return clock.iso(ids.created_at(PREFIX, self.id))
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def row_of(line: str) -> table.Row | None:
         **{name: facts[name] for name in ("method", "route", "status", "code", "param", "key_id") if facts.get(name)},
         # Numbers of the table are integers.
         "duration_us": round(facts["duration_ms"] * 1000),
-        "expires_at": table.expiry(ids.instant(PREFIX, id) + KEPT_MS),
+        "expires_at": table.expiry(ids.created_at(PREFIX, id) + KEPT_MS),
         **({"f1": _refused(scope)} if facts["status"] >= 400 else {}),
     }
 

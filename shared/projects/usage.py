@@ -36,7 +36,7 @@ def of_month(scope: Scope, month: str) -> Mapping[str, int]:
     return total
 
 
-def erase(scope: Scope, month: str, ids: Sequence[str]) -> int:
+def merge(scope: Scope, month: str, ids: Sequence[str]) -> int:
     """Replace the rows of these turns and calls by their sum, so that the month's totals stay. Returns their number.
 
     Each row is counted in the same transaction that deletes it. Raises ConditionFailed or Contended if rows are erased

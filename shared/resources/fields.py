@@ -30,7 +30,7 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
-ABSENT: Any = None
+OMITTED: Any = None
 """The default of a field in a merge patch that must not be null. Only the fields of the request are read."""
 
 
@@ -289,7 +289,7 @@ def models_in(annotation: Any) -> Iterator[type[Input]]:
 Phone = Annotated[
     str,
     AfterValidator(phone),
-    Keywords(code="phone_invalid_format", pattern=schema.PHONE),
+    Keywords(code="phone_invalid_format", pattern=schema.PHONE_PATTERN),
 ]
 Email = Annotated[str, text(255), AfterValidator(email), Keywords(code="email_invalid", format="email")]
 DateTime = Annotated[

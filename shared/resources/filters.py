@@ -34,7 +34,7 @@ class Phone:
 
     field: str
     keywords: ClassVar[Mapping[str, Any]] = {
-        "pattern": schema.PHONE,
+        "pattern": schema.PHONE_PATTERN,
         schema.CODE: "phone_invalid_format",
     }
 

@@ -1,6 +1,6 @@
 """Queries: the parameters of a list, its cursors and its envelope (promises 3).
 
-`shared/resources/pages.py` reads the rows of a page.
+`shared/resources/list_pages.py` reads the rows of a page.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ NAME = "x-name"
 TEXT = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
 """A string whose only control characters are tab and newlines."""
 
-PHONE = r"^ *\+[1-9](?:[ .()-]*[0-9]){6,14} *$"
+PHONE_PATTERN = r"^ *\+[1-9](?:[ .()-]*[0-9]){6,14} *$"
 """A phone number in a request. It may have spaces around it, and separators between its digits (promises 0)."""
 
 

@@ -84,15 +84,15 @@ def send_within(seconds: float, queue: Queue, wake_ups: Sequence[WakeUp]) -> Non
         logger().warning("wake-up late", extra={"queue": queue, "rows": [wake_up.sk for wake_up in wake_ups]})
 
 
-def wait(machine: str, name: str, due_at: clock.Instant, wake_up: WakeUp) -> None:
+def send_at(machine: str, name: str, due_at: clock.Instant, wake_up: WakeUp) -> None:
     """Start a state machine that sends the wake-up at the instant `due_at`. One for each name at most. Best effort."""
     # A state machine may wait in whole seconds. Rounding up prevents an early wake-up.
     at = due_at + -due_at % clock.SECOND
     execution_input = {"due_at": clock.iso(at), "group": wake_up.group, "message": json.dumps(wake_up.message)}
-    start(machine, name, execution_input)
+    start_state_machine(machine, name, execution_input)
 
 
-def start(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
+def start_state_machine(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
     """Start a state machine with this input. Each name starts at most one execution. Best effort."""
     try:
         services.stepfunctions().call(

@@ -18,11 +18,12 @@ administrator guide):
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,7 +39,7 @@ from shared.telephony import Busy, CallRefused, ContactOwner, ContactState, NoCa
 
 REASON_DELAY_MS = 30 * clock.SECOND
 """How long a contact that has ended counts as under way while its reason is missing."""
-EVENTS = ("Amazon Connect Contact Event", "Contact Event")
+DETAIL_TYPES = ("Amazon Connect Contact Event", "Contact Event")
 """The detail-types of contact events; the first is the documented one."""
 BEGINNINGS = ("INITIATED", "CONNECTED_TO_SYSTEM")
 """The types of the events of a call that rings or was answered."""
@@ -275,7 +276,11 @@ def ending(reason: str | None, status: str | None, *, answered: bool) -> Ending:
     if reason and reason not in DISCONNECTS:
         logger().warning("unknown disconnect reason", extra={"reason": reason})
     disconnect = DISCONNECTS.get(reason or "", OTHER)
-    return replace(disconnect.answered, answered_by=detection.answered_by) if answered else disconnect.unanswered
+    return (
+        dataclasses.replace(disconnect.answered, answered_by=detection.answered_by)
+        if answered
+        else disconnect.unanswered
+    )
 
 
 def contact_event(event: Any) -> ContactEvent | None:
@@ -283,7 +288,11 @@ def contact_event(event: Any) -> ContactEvent | None:
 
     AWS's samples spell the names in `detail` both `contactId` and `ContactId`.
     """
-    if not isinstance(event, dict) or event.get("source") != "aws.connect" or event.get("detail-type") not in EVENTS:
+    if (
+        not isinstance(event, dict)
+        or event.get("source") != "aws.connect"
+        or event.get("detail-type") not in DETAIL_TYPES
+    ):
         return None
     if not isinstance(event.get("detail"), dict):
         return None

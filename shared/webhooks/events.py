@@ -137,7 +137,7 @@ def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
             return None
         type = f"{after['object']}.{name}"
     instant = clock.parse(after.get("updated_at", after["created_at"]))
-    id = ids.derive(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])
+    id = ids.deterministic(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])
     customer_id = after["id"] if after["object"] == "customer" else after.get("customer_id", new.get("customer_id"))
     event = build(scope_of(new["pk"]), id, type, instant, after, before)
     return dataclasses.replace(event, customer_id=customer_id)

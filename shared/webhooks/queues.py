@@ -39,7 +39,7 @@ MANUAL: Queue = "manual_deliveries"
 
 PROBE_EVERY_MS = 20 * clock.SECOND
 """The interval in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
-PUT_OFF_S = (90, 24 * 3600)
+PUT_OFF_RANGE_S = (90, 24 * 3600)
 """The shortest and the longest time (seconds, scaled) for which a delivery to a hanging endpoint is put off. Between
 them, it is put off for twice the time that it is late, like the waits of the retry schedule. The shortest leaves
 `sweep` the time to send the wake-up (`tasks.SWEEP_AHEAD_S`)."""
@@ -98,7 +98,7 @@ def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Destinati
 
 def put_off_until(due_at: clock.Instant) -> clock.Instant:
     """The instant until which a delivery to a hanging endpoint is put off that was due at `due_at`."""
-    now, (least, most) = clock.now(), map(clock.scaled_ms, PUT_OFF_S)
+    now, (least, most) = clock.now(), map(clock.scaled_ms, PUT_OFF_RANGE_S)
     return now + min(max(least, 2 * (now - due_at)), most)
 
 

@@ -70,11 +70,11 @@ def report(found: Mapping[tuple[int, int], Measured]) -> list[Figure]:
 
 def _page(scope: Scope, query: str) -> Measured:
     from shared.customers.resource import CUSTOMERS
-    from shared.resources import pages, queries
+    from shared.resources import list_pages, queries
     from tests.support.wire import wire
 
     cpu, began = time.process_time(), time.perf_counter()
     with wire() as line:
-        page = pages.read(scope, CUSTOMERS, queries.parse(CUSTOMERS, parse_qs(query)))
+        page = list_pages.read(scope, CUSTOMERS, queries.parse(CUSTOMERS, parse_qs(query)))
     assert len(page.rows) == 1
     return len(line.operations()), line.capacity, time.process_time() - cpu, time.perf_counter() - began

@@ -185,7 +185,7 @@ def test_a_token_is_good_for_one_webhook_of_a_bounded_size_and_nothing_else(
     # A webhook that no run judges is not accepted either.
     assert post(url, b"{}")[0] == 404
     assert receipts.find(token) is not None
-    receipts.judge(token, genuine=True)
+    receipts.save_verdict(token, genuine=True)
     assert post(url, b"{}")[0] == 204
     assert post(url, b"[]")[0] == 404
     stopped_clock.forward(receipts.LIFETIME_MS / 1000 + 1)

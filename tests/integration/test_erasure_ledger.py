@@ -13,7 +13,7 @@ from infra import manage
 from shared.aws import objects, services
 from shared.core import clock
 from shared.customers import opt_outs
-from shared.erasure import batches, erasing, ledger, runs
+from shared.erasure import erasing, ledger, runs, stored_batches
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support.client_actions import unique
@@ -43,7 +43,7 @@ def versioned_bucket(bucket: str) -> str:
 @pytest.fixture(autouse=True)
 def _ledger(stage: Stage) -> None:
     """An empty ledger, whatever other tests of the process wrote."""
-    for item in list(objects.find(_bucket())):
+    for item in list(objects.list_objects(_bucket())):
         objects.erase(_bucket(), item.key)
 
 
@@ -83,7 +83,7 @@ def test_the_changes_of_an_erased_person_are_removed_from_failed_batches_and_no_
     before = dict(versions(versioned_bucket))
 
     stopped_clock.forward(60)
-    erased = [batches.erase(batch, scope, whom.id) for batch in batches.in_bucket(versioned_bucket)]
+    erased = [stored_batches.erase(batch, scope, whom.id) for batch in stored_batches.in_bucket(versioned_bucket)]
 
     assert sum(erased) == len(changes) - len(of_other) + 1
     left = stored_in(versioned_bucket)
@@ -105,12 +105,12 @@ def test_failed_batches_are_erased_before_the_customer(stage: Stage, stopped_clo
         list(erasing.erase(whom.scope, whom.id, none_stored))
     stopped_clock.forward(erasing.SETTLES_S)
 
-    def unreadable() -> Iterator[batches.StoredBatch]:
+    def unreadable() -> Iterator[stored_batches.StoredBatch]:
         raise OSError("no answer")
 
     with pytest.raises(OSError, match="no answer"):
         list(erasing.erase(whom.scope, whom.id, unreadable))
-    lines = list(erasing.erase(whom.scope, whom.id, lambda: batches.in_bucket(bucket)))
+    lines = list(erasing.erase(whom.scope, whom.id, lambda: stored_batches.in_bucket(bucket)))
     assert lines == ["erased 2 changes in failed batches", "erased the customer"]
     assert stored_in(bucket) == {}
     assert list(remaining_data(whom)) == []
@@ -138,7 +138,7 @@ def test_an_object_without_versions_is_erased(bucket: str) -> None:
 def test_a_bucket_is_read_to_its_end(bucket: str) -> None:
     for number in range(1001):
         services.s3().put_object(Bucket=bucket, Key=f"{number:04d}", Body=b"")
-    assert [item.key for item in objects.find(bucket)] == [f"{number:04d}" for number in range(1001)]
+    assert [item.key for item in objects.list_objects(bucket)] == [f"{number:04d}" for number in range(1001)]
 
 
 # The ledger
@@ -291,8 +291,8 @@ def test_a_failed_batch_with_an_opt_out_can_be_searched_for_a_person(
     say(stage, customer, "Stop calling me")
     records = stage.stream_records()
     objects.write(bucket, "batch", batch_of(records, True))
-    [batch] = batches.in_bucket(bucket)
-    assert batches.erase(batch, Scope(project.id, False), customer) > 0
+    [batch] = stored_batches.in_bucket(bucket)
+    assert stored_batches.erase(batch, Scope(project.id, False), customer) > 0
     [left] = stored_in(bucket).values()
     assert [_is_opt_out(record) for record in json.loads(json.loads(left)["payload"])["Records"]].count(True) == 1
 

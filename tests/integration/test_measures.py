@@ -17,8 +17,7 @@ from shared.calls.consent import consents
 from shared.core import clock, ids
 from shared.customers import commands as customer_commands
 from shared.customers.resource import CUSTOMERS
-from shared.resources import pages as list_pages
-from shared.resources import queries
+from shared.resources import list_pages, queries
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support import rows

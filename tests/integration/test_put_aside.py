@@ -11,7 +11,7 @@ import pytest
 
 from shared.aws import objects, services
 from shared.core import metrics
-from shared.erasure import batches
+from shared.erasure import stored_batches
 from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
@@ -29,13 +29,13 @@ def bucket() -> Iterator[str]:
     """The bucket of failed batches, empty before and after."""
     name = os.environ["FAILED_BATCHES_BUCKET"]
     yield name
-    for stored in list(objects.find(name)):
+    for stored in list(objects.list_objects(name)):
         objects.erase(name, stored.key)
 
 
 def stored_records(bucket: str) -> list[Any]:
     """The records in the bucket."""
-    payloads = [json.loads(json.loads(batch.content)["payload"]) for batch in batches.in_bucket(bucket)]
+    payloads = [json.loads(json.loads(batch.content)["payload"]) for batch in stored_batches.in_bucket(bucket)]
     return [record for payload in payloads for record in payload["Records"]]
 
 

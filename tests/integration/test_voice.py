@@ -18,7 +18,7 @@ from shared.agent.scripted import Scripted
 from shared.agent.tools import TurnInput
 from shared.calls import identity_check
 from shared.calls.live import voice
-from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
+from shared.calls.live.steps import FILES_GIVEN_UP_AFTER_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
 from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.core.errors import ApiError
@@ -282,7 +282,7 @@ def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     )
     assert appointment(call)["status"] == "pending"
     assert events_of(stage, call.id)[-2:] == ["session.call_later", "session.transcript_ready"]
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert_over(call)
 
 
@@ -332,7 +332,7 @@ def test_nobody_is_called_a_person_for_being_silent(stage: Stage, stopped_clock:
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("completed", "agent_hangup", None)
     assert transcript(call) == []
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert files(call) == ("failed", "failed")
 
 
@@ -419,12 +419,12 @@ def test_nobody_is_waited_for_for_ever(stage: Stage, stopped_clock: Clock, line:
 def test_a_voicemail_that_answers_is_recognized_by_its_greeting(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = answer_live_call(stage, line)
     greeting = "Hi, you have reached Ada. Please leave a message after the beep."
-    assert talk(stage, stopped_clock, call, greeting) == (voice.VOICEMAIL, True)
+    assert talk(stage, stopped_clock, call, greeting) == (voice.WORDS_TO_MACHINE, True)
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("no_answer", "voicemail", "machine")
     assert call.doc["outcome"] == "unreached"
     assert events_of(stage, call.id)[-2:] == ["session.no_answer", "session.transcript_ready"]
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert_over(call)
 
 

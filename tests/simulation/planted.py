@@ -94,7 +94,7 @@ PLANTED = (
         "an event has a new id each time it is derived",
         (
             "shared/webhooks/events.py",
-            'ids.derive(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])',
+            'ids.deterministic(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])',
             "ids.new(EVENTS.prefix, instant)",
         ),
         "9.1",
@@ -196,7 +196,7 @@ PLANTED = (
     Planted(
         "a page begins with the last item of the page before",
         (
-            "shared/resources/pages.py",
+            "shared/resources/list_pages.py",
             "    return ids.before(collection.prefix, queries.id_of_cursor(collection, cursor))",
             "    return queries.id_of_cursor(collection, cursor)",
         ),

@@ -12,7 +12,7 @@ from shared.aws import services
 from shared.calls.consent import consents
 from shared.core import clock
 from shared.erasure import erasing
-from shared.erasure.batches import StoredBatch
+from shared.erasure.stored_batches import StoredBatch
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support import simulated_calls

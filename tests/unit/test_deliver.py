@@ -75,7 +75,7 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
     probe = str(NOW // queues.PROBE_EVERY_MS)
     for queue in (queues.FIRST, queues.RETRIES, queues.SLOW, None):
         expected = Move(
-            Destination(queues.HANGING, "whk_1", once=probe), put_off_until=NOW + queues.PUT_OFF_S[0] * 1000
+            Destination(queues.HANGING, "whk_1", once=probe), put_off_until=NOW + queues.PUT_OFF_RANGE_S[0] * 1000
         )
         assert decide_on(HANGING, queue) == expected
     assert isinstance(decide_on(HANGING, queues.HANGING), Send)

@@ -87,7 +87,7 @@ def test_a_new_row_is_a_created_event_with_the_seven_fields_but_nothing_previous
         "data": {"object": doc},
     }
     assert event.scope == LIVE
-    assert ids.instant("evt_", event.id) == 1_790_000_000_123
+    assert ids.created_at("evt_", event.id) == 1_790_000_000_123
 
 
 def test_the_body_is_compact_json_with_text_and_numbers_as_they_are() -> None:

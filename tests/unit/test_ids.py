@@ -27,7 +27,7 @@ def test_a_new_id_is_its_prefix_and_a_lower_case_ulid_of_its_instant(instant: cl
 
     assert re.fullmatch(f"cust_[0-7][{ALPHABET}]{{25}}", id)
     assert ids.is_id("cust_", id)
-    assert number(id) >> 80 == ids.instant("cust_", id) == instant
+    assert number(id) >> 80 == ids.created_at("cust_", id) == instant
 
 
 @given(INSTANTS, INSTANTS)
@@ -79,30 +79,32 @@ def test_the_first_id_of_an_instant_parts_it_from_the_instant_before(instant: cl
     first = ids.first_of("whd_", instant)
 
     assert ids.new("whd_", instant - 1) < first <= ids.new("whd_", instant)
-    assert ids.instant("whd_", ids.before("whd_", first)) == instant - 1
+    assert ids.created_at("whd_", ids.before("whd_", first)) == instant - 1
 
 
 @given(INSTANTS, st.text(max_size=20), st.integers(0, 1000))
 def test_a_derived_id_follows_from_its_arguments_alone(instant: clock.Instant, part: str, version: int) -> None:
-    id = ids.derive("evt_", instant, part, version, order=version)
+    id = ids.deterministic("evt_", instant, part, version, order=version)
 
-    assert id == ids.derive("evt_", instant, part, version, order=version)
+    assert id == ids.deterministic("evt_", instant, part, version, order=version)
     assert ids.is_id("evt_", id)
-    assert ids.instant("evt_", id) == instant
-    assert id != ids.derive("evt_", instant, part, version + 1, order=version)
+    assert ids.created_at("evt_", id) == instant
+    assert id != ids.deterministic("evt_", instant, part, version + 1, order=version)
 
 
 @given(INSTANTS, st.text(max_size=20), st.integers(0, 0xFFFE))
 def test_of_two_derived_ids_of_one_instant_the_greater_order_sorts_later(
     instant: clock.Instant, part: str, order: int
 ) -> None:
-    assert ids.derive("evt_", instant, part, order=order) < ids.derive("evt_", instant, "x", order=order + 1)
+    assert ids.deterministic("evt_", instant, part, order=order) < ids.deterministic(
+        "evt_", instant, "x", order=order + 1
+    )
 
 
 def test_an_order_beyond_what_an_id_can_hold_still_gives_an_id() -> None:
-    assert ids.is_id("evt_", ids.derive("evt_", clock.EPOCH, "x", order=2**40))
+    assert ids.is_id("evt_", ids.deterministic("evt_", clock.EPOCH, "x", order=2**40))
 
 
 @pytest.mark.parametrize(("instant", "kept"), [(-1, 0), (-(2**60), 0), (2**48, 2**48 - 1), (2**60, 2**48 - 1)])
 def test_an_instant_that_no_id_can_hold_is_the_nearest_one(instant: clock.Instant, kept: int) -> None:
-    assert ids.instant("cust_", ids.first_of("cust_", instant)) == kept
+    assert ids.created_at("cust_", ids.first_of("cust_", instant)) == kept

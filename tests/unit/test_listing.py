@@ -15,7 +15,7 @@ from shared.conversations import resource as conversations
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.customers import resource as customers
-from shared.resources import pages, queries
+from shared.resources import list_pages, queries
 from shared.resources.collections import Collection
 from shared.store.keys import Scope
 from shared.webhooks import events
@@ -33,7 +33,7 @@ def limit(text: str) -> int:
 
 def refusal(listed: Collection[Any, Any], **given: list[str]) -> tuple[str, str | None]:
     with pytest.raises(ApiError) as caught:
-        pages.read(SCOPE, listed, queries.parse(listed, given))
+        list_pages.read(SCOPE, listed, queries.parse(listed, given))
     return caught.value.code, caught.value.param
 
 

@@ -120,7 +120,7 @@ def close(
     changes: SessionChanges = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
-    writes: list[table.Write] = [consents.replace(consent, doc, {**tasks.NO_WORK, "task_token": None})]
+    writes: list[table.Write] = [consents.save(consent, doc, {**tasks.NO_WORK, "task_token": None})]
     to_dial: list[tuple[str, clock.Instant]] = []
     settings = agent_settings.read(scope).settings
     for session_id in consent.doc["sessions"]:
@@ -130,7 +130,7 @@ def close(
         if ending is None:
             dial_at = transitions.next_dial_time(settings, session.doc["not_before"])
             due = transitions.dial_attributes(session_id, dial_at)
-            writes.append(transitions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
+            writes.append(transitions.save_changes(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
         else:
             writes += transitions.end_call(scope, session, ending, changes).writes
@@ -178,7 +178,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
         if consent is None or not consent.is_pending:
             _resume_machine(task_token)
         else:
-            table.write([consents.replace(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
+            table.write([consents.save(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
 
     commit.retry_on_conflict(attempt)
 
@@ -187,7 +187,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
     if not consent.is_pending:
-        tasks.save_step(claim, [consents.replace(consent, consent.doc, tasks.NO_WORK)])
+        tasks.save_step(claim, [consents.save(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.with_answer(consent, ConsentStatus.EXPIRED, now)
         close(consent, doc, transitions.CONSENT_EXPIRED, claim=claim)
@@ -197,9 +197,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
         doc = consents.with_answer(consent, consent.simulated_answer, now)
         close(consent, doc, ENDINGS[consent.simulated_answer], claim=claim)
     else:
-        tasks.save_step(
-            claim, [consents.replace(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))]
-        )
+        tasks.save_step(claim, [consents.save(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))])
 
 
 def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
@@ -208,7 +206,7 @@ def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
         tasks.save_step(claim, [_mark_sent(consent)])
         return
     tries = consent.ask_tries + 1
-    started = consents.replace(consent, consent.doc, {"ask_tries": tries})
+    started = consents.save(consent, consent.doc, {"ask_tries": tries})
     # The answer may arrive before this worker records that the request was sent.
     tasks.save_step(claim, [started, consents.save_asker(consent, "")], keep=True)
     consent = consents.after_write(consent, started)
@@ -248,7 +246,7 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: SendR
             tasks.save_step(claim, [_mark_sent(present), consents.save_asker(present, message_id)])
         case NoResponse():
             again = tasks.due_attributes(present.key, now + ASK_AGAIN_MS)
-            tasks.save_step(claim, [consents.replace(present, present.doc, again)])
+            tasks.save_step(claim, [consents.save(present, present.doc, again)])
         case Permitted():
             doc = consents.with_answer(present, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
             close(present, doc, None, claim=claim)
@@ -260,7 +258,7 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: SendR
 def _mark_sent(consent: Consent) -> table.Update:
     """The write that records that the request was sent."""
     attributes = {**tasks.due_attributes(consent.key, consent.due_at), "asked_request": consent.request}
-    return consents.replace(consent, consent.doc, attributes)
+    return consents.save(consent, consent.doc, attributes)
 
 
 def _after_giving_up(consent: Consent, *, sent: bool) -> ConsentDocument:

@@ -275,7 +275,7 @@ def is_outdated(consent: Consent, status: ConsentStatus, at: clock.Instant) -> b
     return stored > at or (stored == at and status != ConsentStatus.DECLINED)
 
 
-def replace(consent: Consent, doc: ConsentDocument, internal: table.Attributes | None = None) -> table.Update:
+def save(consent: Consent, doc: ConsentDocument, internal: table.Attributes | None = None) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
 
     `internal` attributes are set, or removed if they are None. They include those of the
@@ -318,7 +318,7 @@ def start_machine(consent: Consent) -> None:
         "group": _group(consent.scope),
         "timeout_seconds": max(1, seconds),
     }
-    wake_ups.start("call_consent", consent.execution_name, execution_input)
+    wake_ups.start_state_machine("call_consent", consent.execution_name, execution_input)
 
 
 def askers_pk(phone: str) -> str:

@@ -53,7 +53,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
         row = SESSIONS.row(scope, session_id)
         call = None if row is None else SESSIONS.record(row)
         if call is not None and sessions.is_starting(call):
-            table.write(record(scope, call, contact_id, clock.now()), uuid.uuid4().hex)
+            table.write(save_accepted_call(scope, call, contact_id, clock.now()), uuid.uuid4().hex)
             return True
         if call is None or (call.doc["call_status"] in ENDED and call.row.get("contact_id") != contact_id):
             logger().warning("contact of an ended call stopped", extra={"session_id": session_id})
@@ -68,7 +68,7 @@ def delete(contact_id: str) -> table.Delete:
     return table.Delete(_pk(contact_id), "contact", condition="")
 
 
-def wake(scope: Scope, session_id: str) -> None:
+def make_step_due(scope: Scope, session_id: str) -> None:
     """Make the next step of a call due now."""
     update = table.Update(
         scope.pk(SESSIONS.kind),
@@ -123,7 +123,7 @@ def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, red
     """
     if lines:
         commit.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
-    wake(scope, session_id)
+    make_step_due(scope, session_id)
 
 
 def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
@@ -137,7 +137,7 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
         logger().info("transcript exists", extra={"session_id": session_id})
 
 
-def record(scope: Scope, call: SessionRecord, contact_id: str, due_at: clock.Instant) -> list[table.Write]:
+def save_accepted_call(scope: Scope, call: SessionRecord, contact_id: str, due_at: clock.Instant) -> list[table.Write]:
     """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
     session = call.doc
     dialed_at = max(call.row["started_at"], clock.parse(session["created_at"]))
@@ -147,7 +147,7 @@ def record(scope: Scope, call: SessionRecord, contact_id: str, due_at: clock.Ins
         "dial_at": None,
     }
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
-    return [transitions.replace(scope, call, changes, attributes), _link(scope, session, contact_id)]
+    return [transitions.save_changes(scope, call, changes, attributes), _link(scope, session, contact_id)]
 
 
 def _link(scope: Scope, session: Session, contact_id: str) -> table.Put:

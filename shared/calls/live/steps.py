@@ -12,8 +12,8 @@ A call stays `queued` until the carrier has accepted it, so that a call for whic
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from shared.calls import capacity, dialogue, project_limits, sessions, transcripts, transitions
 from shared.calls.dialogue import Progress
@@ -44,7 +44,7 @@ LOST_AFTER_MS = 10 * clock.MINUTE
 """When a call that the carrier does not know has failed."""
 LONGEST_MS = LONGEST_CALL_MINUTES * clock.MINUTE
 """How long a call may take, from dialing on."""
-FILES_WITHIN_MS = 30 * clock.MINUTE
+FILES_GIVEN_UP_AFTER_MS = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
 VOICEMAIL = Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")
 TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
@@ -112,7 +112,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
         "opening": briefing.first_words(recorded=adapters.records_calls()),
         "stage": briefing.callee.first_stage,
     }
-    starts = transitions.replace(scope, record, {"to": clear.to}, attributes)
+    starts = transitions.save_changes(scope, record, {"to": clear.to}, attributes)
     tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _call_carrier(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
@@ -135,14 +135,14 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
         end = transitions.end_call(scope, record, transitions.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
         tasks.save_step(claim, end.writes)
     else:
-        tasks.save_step(claim, contacts.record(scope, record, contact_id, clock.now() + POLL_MS))
+        tasks.save_step(claim, contacts.save_accepted_call(scope, record, contact_id, clock.now() + POLL_MS))
 
 
 def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> list[table.Write]:
     """The writes after a busy carrier's answer. If it `none_placed`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not none_placed:
-        return [transitions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
+        return [transitions.save_changes(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.back_off(scope, session_id)
     undo = {"started_at": None, "opening": None, "stage": None}
     return [transitions.wait_for_capacity(scope, record, waits.until, undo), project_limits.undo(scope), *waits.writes]
@@ -169,7 +169,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
             return _end_dialed(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
             changes: SessionChanges = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
-            return [transitions.replace(scope, record, changes, due)]
+            return [transitions.save_changes(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = {":v": record.version}
     return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
@@ -198,7 +198,7 @@ def _end_dialed(
         ending = VOICEMAIL
     elif record.row.get("talked"):
         # Whoever spoke with the agent is a person, unless the carrier reports a machine.
-        ending = replace(ending, answered_by=ending.answered_by or "human")
+        ending = dataclasses.replace(ending, answered_by=ending.answered_by or "human")
     if progress.ends_for_later and ending.call_status == SessionCallStatus.COMPLETED:
         ending = Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
         changes["call_later_at"] = None if progress.call_later_at is None else clock.iso(progress.call_later_at)
@@ -211,20 +211,20 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        return transitions.replace(scope, record, {}, tasks.NO_WORK)
+        return transitions.save_changes(scope, record, {}, tasks.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
-    until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
+    until = clock.parse(session["ended_at"]) + FILES_GIVEN_UP_AFTER_MS
     transcript = _next_status(session["transcript_status"], until, lambda: _transcript_exists(scope, session))
     if transcript != session["transcript_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return transitions.replace(scope, record, {"transcript_status": transcript}, due)
+        return transitions.save_changes(scope, record, {"transcript_status": transcript}, due)
     recording = _next_status(session["recording_status"], until, lambda: "recording_key" in record.row)
     if recording != session["recording_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return transitions.replace(scope, record, {"recording_status": recording}, due)
+        return transitions.save_changes(scope, record, {"recording_status": recording}, due)
     if FileStatus.PROCESSING not in (transcript, recording):
-        return transitions.replace(scope, record, {}, tasks.NO_WORK)
-    return transitions.replace(scope, record, {}, tasks.due_attributes(session["id"], until))
+        return transitions.save_changes(scope, record, {}, tasks.NO_WORK)
+    return transitions.save_changes(scope, record, {}, tasks.due_attributes(session["id"], until))
 
 
 def _next_status(status: FileStatus, until: clock.Instant, exists: Callable[[], bool]) -> FileStatus:

@@ -34,7 +34,7 @@ SILENCES = 3
 FAREWELL = "I cannot hear you. Goodbye."
 WAITING, WAITING_SILENCES = "I am still here.", 8
 """What the agent says to a silence while somebody fetches the person, and the number of such silences that it waits."""
-VOICEMAIL = "Goodbye."
+WORDS_TO_MACHINE = "Goodbye."
 """What the agent says to a machine, before it hangs up."""
 
 
@@ -90,7 +90,7 @@ def _silence(scope: Scope, session: SessionRecord) -> _Turn:
         words, most = WAITING, WAITING_SILENCES
     ends = silences >= most
     response = SpokenReply(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
-    return _Turn(response, [transitions.replace(scope, session, {}, {"silences": silences})])
+    return _Turn(response, [transitions.save_changes(scope, session, {}, {"silences": silences})])
 
 
 def _farewell(scope: Scope, text: str) -> str:
@@ -101,8 +101,8 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     transcript = transcripts.find(scope, session.doc["id"])
     lines = transcripts.lines(transcript) if transcript else _opening(session)
     if not session.row.get("talked") and voicemail.is_greeting(text):
-        response = SpokenReply(VOICEMAIL, ends_call=True)
-        machine = transitions.replace(scope, session, {}, {"voicemail": True})
+        response = SpokenReply(WORDS_TO_MACHINE, ends_call=True)
+        machine = transitions.save_changes(scope, session, {}, {"voicemail": True})
         return _Turn(response, [machine, _write_transcript(scope, session, transcript, lines, text, response)])
     briefing, before = dialogue.brief(scope, session), Progress.of(session.row)
     said = [*((line["role"], line["content"]) for line in lines), ("customer", text)]
@@ -137,7 +137,7 @@ def _write_transcript(
 def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: Progress) -> list[table.Write]:
     """The writes of a turn: the change of the appointment, and the session's new state."""
     internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
-    writes: list[table.Write] = [transitions.replace(scope, session, {}, internal)]
+    writes: list[table.Write] = [transitions.save_changes(scope, session, {}, internal)]
     if result.staged is not None:
         writes.append(APPOINTMENTS.replace(scope, *result.staged))
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))

@@ -129,7 +129,7 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRo
     def cancel(latest: DeliveryRow) -> DeliveryRow:
         if phase(latest, endpoint) is not Phase.CLOSED:
             return latest
-        changes = {**tasks.NO_WORK, "doc": fields.to_json(resource.close(latest, endpoint)), "f1": None}
+        changes = {**tasks.NO_WORK, "doc": fields.to_json(resource.cancel_with_endpoint(latest, endpoint)), "f1": None}
         return cast("DeliveryRow", table.write_and_get(tasks.update_if_waiting(latest, changes)))
 
     def read() -> DeliveryRow:

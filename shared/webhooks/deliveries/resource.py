@@ -367,7 +367,7 @@ def view(row: DeliveryRow) -> Delivery:
 
 def event_of(scope: Scope, delivery_id: str) -> str | None:
     """The event of an automatic delivery, which has the event's time; None for other deliveries and unknown ids."""
-    instant = ids.instant(DELIVERIES.prefix, delivery_id)
+    instant = ids.created_at(DELIVERIES.prefix, delivery_id)
     least = ids.first_of(EVENTS.prefix, instant)
     most = ids.before(EVENTS.prefix, ids.first_of(EVENTS.prefix, instant + 1))
     rows = next(table.query(scope.pk(EVENTS.kind), at_least=least, at_most=most, limit=100), [])
@@ -376,7 +376,7 @@ def event_of(scope: Scope, delivery_id: str) -> str | None:
 
 
 def _automatic_id(instant: clock.Instant, event_id: str, endpoint_id: str) -> str:
-    return ids.derive(DELIVERIES.prefix, instant, event_id, endpoint_id)
+    return ids.deterministic(DELIVERIES.prefix, instant, event_id, endpoint_id)
 
 
 def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
@@ -400,7 +400,7 @@ def is_test(row: DeliveryRow) -> bool:
     return "test" in row or json.loads(row["doc"])["trigger"] == DeliveryTrigger.TEST
 
 
-def close(row: DeliveryRow, endpoint: Snapshot | None) -> Delivery:
+def cancel_with_endpoint(row: DeliveryRow, endpoint: Snapshot | None) -> Delivery:
     """The delivery, canceled when its endpoint was disabled or deleted, but not before its latest attempt."""
     doc: Delivery = json.loads(row["doc"])
     closed_at = endpoint.closed_at(row["generation"]) if endpoint else None
@@ -408,8 +408,8 @@ def close(row: DeliveryRow, endpoint: Snapshot | None) -> Delivery:
     if closed_at is None or "lost" in row:
         return end(doc, DeliveryStatus.CANCELED, clock.iso(clock.now()))
     # The current wait began when the latest attempt was recorded, or at the creation.
-    waits_since_ms = row["due_at"] - clock.scaled_ms(RETRY_SCHEDULE_S[doc["attempt_count"]])
-    return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(waits_since_ms)))
+    waits_since = row["due_at"] - clock.scaled_ms(RETRY_SCHEDULE_S[doc["attempt_count"]])
+    return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(waits_since)))
 
 
 def planned_at(row: DeliveryRow) -> clock.Instant:

@@ -116,9 +116,9 @@ class WebhookEndpointCreate(fields.Input):
 class WebhookEndpointPatch(WebhookEndpointCreate):
     """A merge patch: an absent field keeps its value, null clears it."""
 
-    url: Url = fields.ABSENT
+    url: Url = fields.OMITTED
     """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
-    enabled: bool = fields.ABSENT
+    enabled: bool = fields.OMITTED
     """Whether events are sent to the endpoint."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from shared.calls import project_limits
 from shared.calls.consent import consent_requests
-from shared.calls.live.steps import BUSY_MS, FILES_WITHIN_MS, POLL_MS, START_AGAIN_MS, START_WITHIN_MS
+from shared.calls.live.steps import BUSY_MS, FILES_GIVEN_UP_AFTER_MS, POLL_MS, START_AGAIN_MS, START_WITHIN_MS
 from shared.calls.statuses import ConsentStatus, EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.telephony import Busy, CallRefused, ContactState, NoCapacity, adapters, amazon_connect
@@ -116,7 +116,7 @@ def test_each_ending_is_counted_and_gives_back_what_the_call_took(
     assert outcome(call) == (ending.call_status, ending.ended_reason, ending.answered_by)
     assert call.doc["duration_seconds"] == (8 if was_answered else None)
     assert files(call) == (("processing", "processing") if was_answered else ("none", "none"))
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert files(call) == (("failed", "failed") if was_answered else ("none", "none"))
     assert_over(call)
     assert events_of(stage, call.id) == ["session.created", "session.dialing", f"session.{ending.call_status}"]

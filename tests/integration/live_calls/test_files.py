@@ -13,7 +13,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from shared.aws import client as aws_client
 from shared.aws import services
-from shared.calls.live.steps import FILES_WITHIN_MS, POLL_MS
+from shared.calls.live.steps import FILES_GIVEN_UP_AFTER_MS, POLL_MS
 from shared.calls.statuses import Ending
 from shared.core import clock
 from shared.telephony import ContactState
@@ -86,7 +86,7 @@ def test_files_that_come_after_the_calls_end_are_waited_for(
     ready = [f"session.{name}_ready" for name in (first, "recording" if first == "transcript" else "transcript")]
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed", *ready]
     assert_over(call)
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert files(call) == ("available", "available")
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_never_comes_is_given_up_and_one_that_comes_later_changes_no
     work(stage, call)
     assert files(call) == ("processing", "available")
     # The call ended POLL_MS ago.
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS - POLL_MS - 2000)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS - POLL_MS - 2000)
     assert files(call) == ("processing", "available")
     forward_and_work(stage, stopped_clock, call, 2000)
     assert files(call) == ("failed", "available")
@@ -115,7 +115,7 @@ def test_an_analysis_that_failed_is_no_transcript(stage: Stage, stopped_clock: C
     tell(stage, object_event(analysis_of(line.contacts[call.id], {"JobStatus": "FAILED"})))
     work(stage, call)
     assert call.doc["transcript_status"] == "processing"
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert call.doc["transcript_status"] == "failed"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, LOST_AFTER_MS, POLL_MS
+from shared.calls.live.steps import FILES_GIVEN_UP_AFTER_MS, LONGEST_MS, LOST_AFTER_MS, POLL_MS
 from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
 from shared.tasks import tasks
@@ -74,7 +74,7 @@ def test_a_contact_that_the_carrier_has_lost_fails_the_call_in_the_end(
     assert call.doc["call_status"] == "dialing"
     forward_and_work(stage, stopped_clock, call, LOST_AFTER_MS)
     assert outcome(call) == ("failed", "provider_timeout", None)
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert files(call) == (("failed", "failed") if was_answered else ("none", "none"))
     assert_over(call)
 
@@ -93,7 +93,7 @@ def test_a_call_that_takes_too_long_is_ended(
     # What the carrier says of it later changes nothing.
     line.state = ContactState(None, clock.now(), HUNG_UP)
     tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert call.doc["ended_reason"] in ("max_duration", "provider_timeout")
     assert_over(call)
 
@@ -116,14 +116,14 @@ def test_a_call_that_the_carrier_tells_nothing_of_any_more_ends_all_the_same(
     line.state = trouble
     forward_and_work(stage, stopped_clock, call, LONGEST_MS + LOST_AFTER_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     assert_over(call)
 
 
 # Events
 
 
-@pytest.mark.parametrize("kind", amazon_connect.EVENTS)
+@pytest.mark.parametrize("kind", amazon_connect.DETAIL_TYPES)
 def test_events_are_wake_ups_however_often_and_in_whatever_order_they_come(
     stage: Stage, stopped_clock: Clock, line: Line, kind: str
 ) -> None:
@@ -151,7 +151,7 @@ def test_events_are_wake_ups_however_often_and_in_whatever_order_they_come(
         work(stage, call)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed"]
-    forward_and_work(stage, stopped_clock, call, FILES_WITHIN_MS)
+    forward_and_work(stage, stopped_clock, call, FILES_GIVEN_UP_AFTER_MS)
     tell(stage, contact_event(contact, "DISCONNECTED", kind))
     work(stage, call)
     assert_over(call)
@@ -193,7 +193,7 @@ NOBODY = str(uuid.uuid4())
         contact_event(NOBODY),
         contact_event("nothing that a contact is called"),
         contact_event(NOBODY, kind="Another Event"),
-        {"source": "aws.connect", "detail-type": amazon_connect.EVENTS[0], "detail": {}},
+        {"source": "aws.connect", "detail-type": amazon_connect.DETAIL_TYPES[0], "detail": {}},
         object_event("recordings/7/test/sess_1.wav"),
         object_event(recording_of(NOBODY)),
         object_event(f"Analysis/Voice/2026/11/21/{NOBODY}_analysis_2026-11-21T09:51:16Z.json"),

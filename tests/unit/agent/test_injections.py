@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out, wording
 from shared.agent.assent import agrees
+from shared.agent.tools import OFFERED_REASONS, TOOLS, Proposal, ToolResult, Tools, TurnInput, TurnResult
 from shared.agent.tools import OPT_OUT as QUESTION
-from shared.agent.tools import REASONS, TOOLS, Proposal, ToolResult, Tools, TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Fact, Settings
 from shared.core import clock
@@ -350,7 +350,7 @@ def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> N
             reply = ask_model(turn, said)
     if reply is not None:
         assert_harmless(world, turn, reply.result)
-        assert {action.get("reason") for action in reply.result.actions} <= {*REASONS, None}
+        assert {action.get("reason") for action in reply.result.actions} <= {*OFFERED_REASONS, None}
     for request in model.requests:
         assert request["system"][0] == {"text": bedrock.SYSTEM}
         assert request["system"][1:] == [{"text": "It is now 2026-09-21T14:13:20.000Z (UTC), a Monday."}]

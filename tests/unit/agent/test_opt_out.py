@@ -312,7 +312,9 @@ AGREES += ["Yes, don't contact me", "Please do not call or write to me", "Yes, I
 @pytest.mark.parametrize("text", AGREES)
 def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
     reply = opt_out.reply_to_wish(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1"))
-    assert reply == Reply(opt_out.DONE, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}]))
+    assert reply == Reply(
+        opt_out.OPTED_OUT_REPLY, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}])
+    )
 
 
 @pytest.mark.parametrize(
@@ -334,4 +336,4 @@ def test_stop_to_a_proposal_is_asked_about() -> None:
     unclear = TurnInput(appointments=(), message="stop", proposal=proposal, customer_id="c")
     assert opt_out_reply(unclear) == opt_out.QUESTION
     explicit = TurnInput(appointments=(), message="Do not call me again.", proposal=proposal, customer_id="c")
-    assert opt_out_reply(explicit) == opt_out.DONE
+    assert opt_out_reply(explicit) == opt_out.OPTED_OUT_REPLY

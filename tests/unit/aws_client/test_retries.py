@@ -80,7 +80,7 @@ class Botocore:
 
 def assert_same_judgement(service: AwsService, found: HttpResponse) -> None:
     """The answer is judged as by botocore."""
-    ours, theirs = aws_client.judge(service, found), Botocore(service, found)
+    ours, theirs = aws_client.outcome_of(service, found), Botocore(service, found)
     if isinstance(ours, aws_client.Failure):
         assert (ours.retryable, ours.throttled) == (theirs.retryable, theirs.throttled), found
         if isinstance(ours.error, AwsError):
@@ -104,7 +104,7 @@ def test_every_error_code_is_retried_as_by_botocore(service: AwsService, status:
 @pytest.mark.parametrize("body", [b"", b"{}", b"<html>502 Bad Gateway</html>", b'{"Message":"m"}', b'{"__type":""}'])
 def test_an_answer_without_a_code_is_retried_as_by_botocore(service: AwsService, status: int, body: bytes) -> None:
     if body == b'{"__type":""}':
-        judged = aws_client.judge(service, reply(status, body))
+        judged = aws_client.outcome_of(service, reply(status, body))
         assert isinstance(judged, aws_client.Failure)
         assert str(judged.error).partition(":")[0] == str(status)
     else:
@@ -117,9 +117,9 @@ def test_an_answer_of_dynamodb_with_a_wrong_checksum_is_retried_as_by_botocore(s
     body = b'{"__type":"ValidationException"}'
     found = reply(status, body, x_amz_crc32=str(crc32(body) + offset))
     assert_same_judgement(DYNAMODB, found)
-    judged = aws_client.judge(DYNAMODB, found)
+    judged = aws_client.outcome_of(DYNAMODB, found)
     assert isinstance(judged, aws_client.Failure) == bool(offset or status == 400)
-    assert isinstance(aws_client.judge(SQS, found), aws_client.Failure) == (status == 400)
+    assert isinstance(aws_client.outcome_of(SQS, found), aws_client.Failure) == (status == 400)
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)

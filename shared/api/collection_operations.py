@@ -9,7 +9,7 @@ from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation
 from shared.core.errors import Code
-from shared.resources import pages, queries
+from shared.resources import list_pages, queries
 from shared.resources.collections import Collection
 from shared.resources.queries import Page
 
@@ -20,7 +20,7 @@ def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation
 
     def list_resources(request: Request[None]) -> Response:
         query = queries.parse(collection, request.query)
-        page = pages.read(request.scope, collection, query, seconds_left=request.seconds_left)
+        page = list_pages.read(request.scope, collection, query, seconds_left=request.seconds_left)
         return responses.ok(page.envelope(request.path))
 
     # What clients read in the API description.

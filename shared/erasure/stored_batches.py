@@ -25,9 +25,9 @@ class StoredBatch:
 
 def in_bucket(bucket: str) -> Iterator[StoredBatch]:
     """The failed batches in a bucket, oldest first. Raises Unavailable."""
-    for item in sorted(objects.find(bucket), key=lambda item: item.modified_at):
+    for item in sorted(objects.list_objects(bucket), key=lambda item: item.modified_at):
         content = objects.read(bucket, item.key).decode()
-        yield StoredBatch(item.key, content, functools.partial(objects.replace, bucket, item.key))
+        yield StoredBatch(item.key, content, functools.partial(objects.replace_or_delete, bucket, item.key))
 
 
 def erase(batch: StoredBatch, scope: Scope, customer_id: str) -> int:
