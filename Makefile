@@ -26,7 +26,7 @@ NODE_IS_FINE = case "$$(node --version 2>/dev/null)" in v22.*|v24.*) command -v 
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check hooks test simulate bench soak test-browser test-cli test-languages test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy rollback destroy clean
+.PHONY: help run check hooks test simulate record-release bench soak test-browser test-cli test-languages test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy rollback destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -76,6 +76,9 @@ soak: $(VENV)/.dev $(VENV)/.node-local ## Load the local runner for MINUTES (60)
 simulate: $(VENV)/.dev ## Run the service from seeds, with faults, until a history fails (tests/README.md)
 	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--first $(FROM)) \
 		$(if $(FAULTS),--faults $(FAULTS)) $(if $(PLANTED),--planted "$(PLANTED)")
+
+record-release: $(VENV)/.dev ## Keep the sources of a release for simulated deployments of the next one (CHANGELOG.md)
+	$(BIN)/python -m tests.simulation.releases
 
 smoke: $(VENV)/.dev ## Test a deployed stage with a test key; deletes what it creates
 	@[ -n "$$URL" ] && [ -n "$$KEY" ] || \

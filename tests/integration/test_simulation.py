@@ -10,8 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.simulation import runner
+import pytest
+
+from tests.simulation import hosts, releases, runner
 from tests.simulation.history import Outcome
+from tests.simulation.releases import Release
 from tests.simulation.scheduler import Group, Scheduler
 
 HISTORIES = 80
@@ -41,6 +44,44 @@ def test_the_same_seed_gives_the_same_history(tmp_path: Path) -> None:
     first, second = (file.read_bytes() for file in files)
     assert first == second
     assert b"killed" in first
+
+
+def test_a_deployment_replaces_hosts_of_the_previous_release_the_same_way_each_time(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("first", "second")]
+    for file in files:
+        simulate("--seeds", "1", "--first", "2", "--focus", "deployment", "--history", str(file))
+    first, second = (file.read_text() for file in files)
+    assert first == second
+    before, _, after = first.partition("a share of 1.0 goes to the present release")
+    assert "@old0." in before
+    assert "@0." in after
+
+
+def test_a_release_is_recorded_as_it_is_and_gives_the_same_file(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("first.zip", "second.zip")]
+    for file in files:
+        releases.record(file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    recorded, present = releases.previous(files[0]), releases.present()
+    assert (recorded.sources, recorded.environment) == (present.sources, present.environment)
+
+
+def test_each_version_is_recorded() -> None:
+    assert releases.previous().version == releases.present().version, "run `make record-release`"
+
+
+def test_the_previous_release_has_what_it_calls_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {
+        "shared/__init__.py": "",
+        "shared/former.py": "def begin(): return 'began'",
+        "shared/aws/__init__.py": "",
+        "shared/aws/kept.py": "",
+    }
+    renamed = {"shared.present": "shared.former", "shared.aws.kept.start": "shared.former.begin"}
+    monkeypatch.setattr(hosts, "RENAMED", renamed)
+    (host,) = hosts.load(1, Release(Path("recorded"), sources, {}, "1", previous=True))
+    assert host.module("shared.present").begin() == "began"
+    assert host.module("shared.aws.kept").start() == "began"
 
 
 def test_each_planted_fault_is_found_by_its_seed() -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from shared.core import clock
+from tests.simulation.deployment import DEPLOYED
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receiver
@@ -519,6 +520,8 @@ class Focus:
     """Whether all clients have live keys."""
     carrier: bool = False
     """Whether live calls are placed by the carrier."""
+    deployed: float = DEPLOYED
+    """The share of histories with a deployment."""
 
 
 EVERYTHING = Focus()
@@ -571,6 +574,7 @@ FOCUSES = {
     "endpoints": Focus(
         {"create_endpoint": 1, "change_endpoint": 4, "change_customer": 3, "retry_delivery": 2}, size=(3, 6)
     ),
+    "deployment": Focus(size=(3, 6), deployed=1),
 }
 """What a history may be about, by name."""
 FIRST = ("create_endpoint", "create_customer", "create_appointment")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tests.simulation import checker, scheduler
+from tests.simulation import checker, deployment, scheduler
 from tests.simulation.clients import EVERYTHING, FOCUSES, Client, Load, Scope
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
@@ -37,6 +37,8 @@ class Plan:
     most_faults: int | None = None
     focus: str | None = None
     """The name of what it is about. By default, the seed draws that."""
+    deployed: bool = True
+    """Whether it may have a deployment."""
 
 
 @dataclass
@@ -51,6 +53,7 @@ class Outcome:
     virtual_s: float = 0
     clients: int = 0
     steps: int = 0
+    deployed: bool = False
     lines: list[str] = field(default_factory=list)
 
 
@@ -62,7 +65,8 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     drawn = draw.choice(list(FOCUSES)) if draw.random() < FOCUSED else None
     focus = FOCUSES.get(plan.focus or drawn or "", EVERYTHING)
     faults = Faults(plan.seed, plan.only, plan.most_faults, focus.rates)
-    world = World(plan.seed, hosts, sqs, faults)
+    replaced = deployment.drawn(plan.seed, focus.deployed if plan.deployed else 0)
+    world = World(plan.seed, hosts, sqs, faults, replaced)
     scheduler.use(world.scheduler)
     if focus.carrier:
         world.call_people(at_once=draw.randint(1, 3))
@@ -128,6 +132,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         virtual_s=world.now - START / MICROSECONDS,
         clients=count,
         steps=steps,
+        deployed=replaced is not None,
         lines=world.history,
     )
 

@@ -1,7 +1,7 @@
 """Execution environments of Lambda: each has its own copy of the service's modules, with what they remember.
 
 A host runs one invocation at a time, as an execution environment does. The copies are made before the simulation, with
-simulated threads and locks; a planted fault replaces a line of a module's source when it is loaded.
+simulated threads and locks, from the sources of a release (`releases.py`).
 """
 
 from __future__ import annotations
@@ -9,36 +9,31 @@ from __future__ import annotations
 import builtins
 import copy
 import importlib
-import importlib.machinery
+import importlib.abc
 import importlib.util
-import pkgutil
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.simulation import scheduler
+from tests.simulation.releases import OURS, RENAMED, Release
 
-ROOT = Path(__file__).parents[2]
-OURS = ("shared", "functions")
-LEFT_OUT = ("functions.admin", "shared.admin", "shared.docs", "shared.pages", "functions.entry", "functions.fallback")
-"""Modules that no simulated function uses."""
 REPLACED: dict[str, Any] = {"threading": scheduler.THREADING, "concurrent.futures": scheduler.FUTURES}
 IMPORTED_LATE = ("botocore.config", "botocore.exceptions", "cryptography.hazmat.primitives.ciphers.aead", "markdown_it")
 """What functions import when they first need it. It is imported once, before all histories."""
-
-Replacement = tuple[str, str, str]
-"""A module's file, a text in it that occurs once, and the text in its place."""
 
 
 @dataclass(eq=False)
 class Host:
     """One copy of the modules. `groups` have the tasks of its invocations, which are frozen after each response."""
 
-    number: int
+    name: str
     modules: dict[str, types.ModuleType]
+    previous: bool = False
+    """Whether it has the previous release."""
     groups: list[Any] = field(default_factory=list)
     invocations: int = 0
     loop: Any = None
@@ -73,16 +68,19 @@ def _has_lock(value: Any) -> bool:
     return any(isinstance(part, scheduler.Lock) for part in getattr(value, "__dict__", {}).values())
 
 
-def load(count: int, planted: Sequence[Replacement] = ()) -> list[Host]:
+def load(count: int, release: Release) -> list[Host]:
     """So many copies of the service's modules."""
     present = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in OURS}
-    hosts = []
+    hosts: list[Host] = []
+    codes = {file: compile(text, str(release.root / file), "exec") for file, text in release.sources.items()}
     for name in IMPORTED_LATE:
         importlib.import_module(name)
     try:
         for number in range(count):
             _forget()
-            host = Host(number, _load(planted))
+            host = Host(f"{'old' if release.previous else ''}{number}", _load(release, codes), release.previous)
+            if release.previous:
+                _rename(host.modules, RENAMED)
             host.remember()
             hosts.append(host)
     finally:
@@ -109,24 +107,31 @@ def _forget() -> None:
         del sys.modules[name]
 
 
-def _load(planted: Sequence[Replacement]) -> dict[str, types.ModuleType]:
+def _load(release: Release, codes: Mapping[str, types.CodeType]) -> dict[str, types.ModuleType]:
     modules: dict[str, types.ModuleType] = {}
-    finder = _Finder(_builtins(modules), planted)
+    finder = _Finder(release.root, codes, _builtins(modules))
     sys.meta_path.insert(0, finder)
     try:
-        for package in OURS:
-            for info in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
-                if not info.name.startswith(LEFT_OUT):
-                    importlib.import_module(info.name)
+        for file in codes:
+            importlib.import_module(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
     finally:
         sys.meta_path.remove(finder)
-    assert not finder.unused, f"nothing was planted in {finder.unused}"
     # From here on, imports inside of functions find the modules of this copy.
     modules.update({name: module for name, module in sys.modules.items() if name.partition(".")[0] in OURS})
     for module in modules.values():
         if (app := getattr(module, "app", None)) is not None:
             app.warm()
     return modules
+
+
+def _rename(modules: dict[str, Any], renamed: Mapping[str, str]) -> None:
+    """Let what has another name now be found under it as well."""
+    for now, before in renamed.items():
+        if before in modules:
+            modules[now] = modules[before]
+        else:
+            (module, _, name), (module_before, _, name_before) = now.rpartition("."), before.rpartition(".")
+            setattr(modules[module], name, getattr(modules[module_before], name_before))
 
 
 def _builtins(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
@@ -147,42 +152,30 @@ def _builtins(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
 class _Finder:
     """Finds the service's modules, and loads them with a copy's builtins."""
 
-    def __init__(self, found: dict[str, Any], planted: Sequence[Replacement]) -> None:
-        self._builtins = found
-        self._planted = planted
-        self.unused = {file for file, _, _ in planted}
+    def __init__(self, root: Path, codes: Mapping[str, types.CodeType], found: dict[str, Any]) -> None:
+        self._root, self._codes, self._builtins = root, codes, found
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """The spec of a module of ours, None for any other."""
         if name.partition(".")[0] not in OURS:
             return None
-        file = ROOT / name.replace(".", "/")
-        is_package = file.is_dir()
-        file = file / "__init__.py" if is_package else file.with_suffix(".py")
-        loader = _Loader(name, str(file), self._builtins, self._planted, self.unused)
-        spec = importlib.util.spec_from_file_location(name, file, loader=loader)
-        return spec if file.exists() else None
+        module = name.replace(".", "/")
+        file = next((file for file in (f"{module}/__init__.py", f"{module}.py") if file in self._codes), None)
+        if file is None:
+            # Another finder would take it from the tree.
+            raise ModuleNotFoundError(f"no module named {name} in {self._root}", name=name)
+        inside = [str(self._root / module)] if file.endswith("/__init__.py") else None
+        loader = _Loader(self._codes[file], self._builtins)
+        return importlib.util.spec_from_file_location(
+            name, self._root / file, loader=loader, submodule_search_locations=inside
+        )
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(
-        self, name: str, path: str, found: dict[str, Any], planted: Sequence[Replacement], unused: set[str]
-    ) -> None:
-        super().__init__(name, path)
-        self._builtins, self._planted, self._unused = found, planted, unused
+class _Loader(importlib.abc.Loader):
+    def __init__(self, code: types.CodeType, found: dict[str, Any]) -> None:
+        self._code, self._builtins = code, found
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Run the module's code with the copy's builtins."""
         module.__dict__["__builtins__"] = self._builtins
-        changes = [(old, new) for file, old, new in self._planted if str(ROOT / file) == self.path]
-        if not changes:
-            code = self.get_code(module.__name__)
-            assert code is not None
-            exec(code, module.__dict__)
-            return
-        text = Path(self.path).read_text()
-        for old, new in changes:
-            assert text.count(old) == 1, f"{self.path} has {text.count(old)} times: {old}"
-            text = text.replace(old, new)
-        self._unused.discard(str(Path(self.path).relative_to(ROOT)))
-        exec(compile(text, self.path, "exec"), module.__dict__)
+        exec(self._code, module.__dict__)

@@ -1,5 +1,7 @@
 """Planted faults: changes of a line of the service, each of which the simulation must find.
 
+The previous release has none of them. Those at the end show only when it runs beside the present one, or before it.
+
 `make test` looks for those with a `seed`, from that seed on. `promise` begins the finding. The others need more
 seeds, or are not known to be found.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.simulation.hosts import Replacement
+from tests.simulation.releases import Replacement
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Planted:
     seed: int = 1
     focus: str | None = None
     """What the histories are about that find it (`clients.FOCUSES`)."""
+    more: tuple[Replacement, ...] = ()
+    """Other changes that belong to it."""
 
 
 PLANTED = (
@@ -440,5 +444,45 @@ PLANTED = (
         "7.12",
         seed=60,
         focus="live_calls",
+    ),
+    Planted(
+        "the record of an Idempotency-Key has another key than before",
+        ("shared/api/idempotency.py", 'self.scope.pk("idempotency", ', 'self.scope.pk("idempotency_key", '),
+        "4.1",
+        seed=32,
+        focus="deployment",
+    ),
+    Planted(
+        "an attribute of a saved response has another name than before",
+        ("shared/api/idempotency.py", '"code": response.status', '"status": response.status'),
+        "2.9",
+        seed=8,
+        focus="deployment",
+        more=(("shared/api/idempotency.py", 'Response(row["code"]', 'Response(row["status"]'),),
+    ),
+    Planted(
+        "a wake-up must have a key that earlier ones lack",
+        ("shared/tasks/wake_ups.py", '{"pk": self.pk, "sk": self.sk}', '{"pk": self.pk, "sk": self.sk, "format": "2"}'),
+        "a dead-letter queue",
+        seed=2,
+        focus="deployment",
+        more=(
+            (
+                "shared/tasks/batches.py",
+                'return wake_up["pk"], wake_up["sk"]',
+                'return wake_up["pk"], wake_up["sk"][: int(wake_up["format"]) * 100]',
+            ),
+        ),
+    ),
+    Planted(
+        "the id of an event is derived from other values than before",
+        (
+            "shared/webhooks/events.py",
+            'instant, new["pk"], new["sk"], new["v"], order',
+            'instant, new["sk"], new["v"], order',
+        ),
+        "7.5",
+        seed=31,
+        focus="deployment",
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import gc
 import os
 import pickle
@@ -16,10 +17,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tests.simulation import history, hosts, world
+from tests.simulation import history, hosts, releases
 from tests.simulation.clients import FOCUSES
 from tests.simulation.faults import Fault
 from tests.simulation.history import Outcome, Plan
+from tests.simulation.hosts import Host
 from tests.simulation.planted import PLANTED, Planted
 
 HOSTS = 3
@@ -35,11 +37,11 @@ YEAR_S = 365.25 * 86_400
 
 
 class Runner:
-    """The service, loaded once; `planted` is a fault in it."""
+    """The service, loaded once; `planted` is a fault in its present release."""
 
     def __init__(self, planted: Planted | None = None) -> None:
-        os.environ.update(world.environment())
-        self._hosts = hosts.load(HOSTS, [planted.change] if planted else [])
+        previous = _previous_hosts()
+        self._hosts = hosts.load(HOSTS, releases.present([planted.change, *planted.more] if planted else [])) + previous
         self._sqs = hosts.load_module("infra.local.sqs")
         # What exists now is shared with each history's process. The garbage collector would copy it, and take time.
         gc.collect()
@@ -95,6 +97,8 @@ class Runner:
             plan, outcome = shorter, found
             return True
 
+        if outcome.deployed:
+            attempt(deployed=False)
         if not attempt(only=()):
             for kind in sorted(outcome.faults):
                 attempt(only=tuple(each for each in sorted(outcome.faults) if each != kind))
@@ -121,10 +125,20 @@ class Runner:
         os._exit(0)
 
 
+@functools.cache
+def _previous_hosts() -> list[Host]:
+    """The hosts of the previous release. A planted fault does not concern them."""
+    previous = releases.previous()
+    os.environ.update({**previous.environment, **releases.present().environment})
+    return hosts.load(HOSTS, previous)
+
+
 def main(arguments: Sequence[str]) -> int:
     """The command. Returns its exit status."""
     options = _options(arguments)
     if options.planted:
+        # Once for all of them: each fault has a process of its own.
+        _previous_hosts()
         if options.planted == "known":
             known = [each for each in PLANTED if each.seed]
             return max(
@@ -149,6 +163,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--most-faults", type=int)
     parser.add_argument("--focus", choices=FOCUSES, help="what the histories are about")
+    parser.add_argument("--no-deployment", action="store_true", help="only the present release")
     parser.add_argument("--history", type=Path, help="a file for the whole history of a failure, or of one seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args(arguments)
@@ -159,7 +174,10 @@ def _plans(options: argparse.Namespace, first: int, count: int, focus: str | Non
     if options.faults is not None:
         kinds = tuple(Fault(kind) for kind in options.faults.split(",") if kind not in ("", "none"))
     for seed in range(first, first + count):
-        yield Plan(str(seed), options.clients, options.steps, kinds, options.most_faults, focus or options.focus)
+        yield Plan(
+            *(str(seed), options.clients, options.steps, kinds, options.most_faults),
+            *(focus or options.focus, not options.no_deployment),
+        )
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -167,13 +185,14 @@ def _simulate(options: argparse.Namespace) -> int:
     failed: list[tuple[Plan, Outcome]] = []
     calls: Counter[str] = Counter()
     faults: Counter[Fault] = Counter()
-    virtual, operations, shown = 0.0, 0, began
+    virtual, operations, deployments, shown = 0.0, 0, 0, began
     for count, (plan, outcome) in enumerate(
         runner.run_all(_plans(options, options.first, options.seeds), options.processes), start=1
     ):
         calls.update(outcome.calls)
         faults.update(outcome.faults)
         virtual, operations = virtual + outcome.virtual_s, operations + outcome.operations
+        deployments += outcome.deployed
         now = time.monotonic()
         if now - shown >= 5:
             shown = now
@@ -187,6 +206,7 @@ def _simulate(options: argparse.Namespace) -> int:
     seconds = time.monotonic() - began
     print(f"{options.seeds} histories without a failure in {seconds:.0f} s, {options.seeds / seconds:.1f} a second")
     print(f"{operations} requests of clients, {calls.total()} calls of AWS and functions, {virtual / YEAR_S:.2f} years")
+    print(f"{deployments} histories had a deployment")
     print("faults: " + (", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())) or "none"))
     return 0
 
@@ -246,11 +266,8 @@ def table(outcome: Outcome) -> list[str]:
     Each id has a short name, such as `cust-1`. Responses to clients are only their status.
     """
     names = [match[0] for match in re.finditer(rf"{_ID.pattern}|\bop\d+\b", outcome.problems[0])]
-    about = [
-        line
-        for line in outcome.lines
-        if any(name in line for name in names) or re.search(r"  (killed|frozen|timed out|no more faults)", line)
-    ]
+    kept = re.compile(r"  (killed|frozen|timed out|deployment|no more faults)")
+    about = [line for line in outcome.lines if any(name in line for name in names) or kept.search(line)]
     left_out = about[MOST_LINES:]
     short: dict[str, str] = {}
 
@@ -278,4 +295,5 @@ def _command(plan: Plan) -> str:
         "most-faults": plan.most_faults,
     }
     given = "".join(f" --{name} {value}" for name, value in options.items() if value is not None)
+    given += "" if plan.deployed else " --no-deployment"
     return f"python -m tests.simulation --seeds 1 --first {plan.seed}{given}"

@@ -16,7 +16,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,7 @@ from shared.core.event_types import STREAM_KINDS
 from shared.core.limits import MAX_DUE_SHARDS
 from tests.simulation import hosts as hosts_module
 from tests.simulation.carrier import Carrier
+from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receivers
@@ -96,6 +97,14 @@ class Invocation(Group):
     """When a fault hit one of its calls last, or it was killed, in Unix seconds."""
 
 
+@dataclass(eq=False)
+class Fleet:
+    """The hosts of a release that are free, and the tasks that wait for one."""
+
+    free: list[Host]
+    waiting: list[Task] = field(default_factory=list)
+
+
 class Context:
     """What Lambda tells a function about its invocation."""
 
@@ -112,9 +121,14 @@ class Context:
 
 
 class World:
-    """The whole of it. `history` has a line for each step, for those who read a failure."""
+    """The whole of it. `history` has a line for each step, for those who read a failure.
 
-    def __init__(self, seed: str, hosts: list[Host], sqs: Any, faults: Faults) -> None:
+    `hosts` are of both releases. Those of the previous one are used before `deployment`.
+    """
+
+    def __init__(
+        self, seed: str, hosts: list[Host], sqs: Any, faults: Faults, deployment: Deployment | None = None
+    ) -> None:
         self.scheduler = Scheduler(f"{seed}/schedule", START)
         self.faults = faults
         self.history: list[str] = []
@@ -123,9 +137,13 @@ class World:
         """Failures of functions that no fault explains."""
         self._random = random.Random(f"{seed}/latency")
         self._slowness = self._random.choice((0.5, 1, 5))
-        self.hosts = hosts[: self._random.randint(1, len(hosts))]
-        self._free = list(self.hosts)
-        self._waiting_for_host: list[Task] = []
+        present, previous = ([host for host in hosts if host.previous is old] for old in (False, True))
+        count = self._random.randint(1, len(present))
+        self.deployment = deployment
+        self._fleets = {False: Fleet(present[:count]), True: Fleet(previous[:count] if deployment else [])}
+        self.hosts = [host for fleet in self._fleets.values() for host in fleet.free]
+        self._added = {name for name in FUNCTIONS if previous and _module(name) not in previous[0].modules}
+        """The functions that the previous release does not have."""
         self.running = 0
         self.table = Table(resources.TABLE_NAME, lambda: self.scheduler.seconds, self._lag)
         self.receivers = Receivers(seed, self)
@@ -136,7 +154,7 @@ class World:
         self.queues = {name: self._engine.queue(address.name) for name, address in addresses.items()}
         self._names = {address.url: name for name, address in addresses.items()}
         self._entered: list[Any] = []
-        self._off: dict[int, float] = {}
+        self._off: dict[str, float] = {}
         """The seconds by which the clock of each host is off."""
         self.timers: set[str] = set()
         self._started: set[str] = set()
@@ -158,12 +176,16 @@ class World:
         """Unix seconds."""
         return self.scheduler.seconds
 
+    @property
+    def _seconds(self) -> float:
+        """Seconds since the history began."""
+        return (self.scheduler.now - START) / MICROSECONDS
+
     def note(self, *columns: object) -> None:
         """Add a line to the history."""
-        seconds = (self.scheduler.now - START) / MICROSECONDS
         task = self.scheduler.current
         group = task.group.name if task and task.group else task.name if task else ""
-        self.history.append(f"{seconds:12.6f}  {group:22}  " + "  ".join(map(str, columns)))
+        self.history.append(f"{self._seconds:12.6f}  {group:22}  " + "  ".join(map(str, columns)))
 
     def start(self) -> None:
         """Start what runs beside the clients."""
@@ -175,6 +197,9 @@ class World:
             spawn(f"stream {number}", partial(self._read_stream, number, shard))
         self._sweeper = spawn("sweeper", self._sweep)
         spawn("time to live", self._expire)
+        if self.deployment is not None:
+            self.timers.add("deployment")
+            spawn("deployment", partial(self._deploy, self.deployment))
 
     def call_people(self, at_once: int) -> None:
         """Let live calls be placed by the carrier, so many at once."""
@@ -225,7 +250,7 @@ class World:
 
     def invoke(self, function: str, event: Any) -> Ended:
         """Call a function as Lambda does, and wait for its end."""
-        timeout, module = FUNCTIONS[function].timeout, FUNCTIONS[function].handler.rpartition(".")[0]
+        timeout, module = FUNCTIONS[function].timeout, _module(function)
         deadline = self.now + timeout
         return self._run(
             function,
@@ -238,10 +263,10 @@ class World:
         return self._run(name, work, OPERATOR_TIMEOUT_S)
 
     def _run(self, name: str, work: Callable[[Host], Any], timeout: float) -> Ended:
-        host = self._take_host()
+        host = self._take_host(name)
         self.running += 1
         host.invocations += 1
-        invocation = Invocation(f"{name}@{host.number}.{host.invocations}", host=host)
+        invocation = Invocation(f"{name}@{host.name}.{host.invocations}", host=host)
         invocation.caller = self.scheduler.current
         for group in host.groups:
             # What earlier invocations left behind goes on with the next one.
@@ -299,17 +324,29 @@ class World:
         self._free_host(host)
 
     def _free_host(self, host: Host) -> None:
-        self._free.append(host)
-        if self._waiting_for_host:
-            self.scheduler.wake(self._waiting_for_host.pop(0))
+        fleet = self._fleets[host.previous]
+        fleet.free.append(host)
+        if fleet.waiting:
+            self.scheduler.wake(fleet.waiting.pop(0))
 
-    def _take_host(self) -> Host:
-        while not self._free:
+    def _take_host(self, name: str) -> Host:
+        """A host of the release to which this invocation goes."""
+        is_new = self.deployment is None or self.deployment.is_new(name, self._seconds) or name in self._added
+        fleet = self._fleets[not is_new]
+        while not fleet.free:
             task = self.scheduler.current
             assert task is not None
-            self._waiting_for_host.append(task)
+            fleet.waiting.append(task)
             self.scheduler.park()
-        return self._free.pop(self._random.randrange(len(self._free)))
+        return fleet.free.pop(self._random.randrange(len(fleet.free)))
+
+    def _deploy(self, deployment: Deployment) -> None:
+        """Tell of each move, and keep the history from its end until the last one."""
+        for at, share in deployment.shifts:
+            self.scheduler.sleep(at - self._seconds)
+            self.note("deployment", f"a share of {share} goes to the present release")
+        self.scheduler.sleep(deployment.ends - self._seconds)
+        self.timers.discard("deployment")
 
     def kill(self) -> None:
         """The environment in which the present call is made is gone, with all its invocations."""
@@ -358,9 +395,9 @@ class World:
     def _set_clock(self, host: Host) -> None:
         # An event loop of its own: that of a killed function would seem to run.
         host.loop = asyncio.new_event_loop()
-        self._off[host.number] = self._draw_off(Fault.CLOCK_OFF) if self.faults.strikes(Fault.CLOCK_OFF) else 0.0
+        self._off[host.name] = self._draw_off(Fault.CLOCK_OFF) if self.faults.strikes(Fault.CLOCK_OFF) else 0.0
         host.module("shared.core.clock").use(
-            lambda: self.scheduler.seconds + self._off[host.number], self.scheduler.sleep
+            lambda: self.scheduler.seconds + self._off[host.name], self.scheduler.sleep
         )
 
     def _draw_off(self, kind: Fault) -> float:
@@ -376,7 +413,7 @@ class World:
         self.kill_if_over()
         strikes = self.strikes
         if self.faults.strikes(Fault.CLOCK_STEPPED):
-            self._off[host.number] = self._draw_off(Fault.CLOCK_STEPPED)
+            self._off[host.name] = self._draw_off(Fault.CLOCK_STEPPED)
             self.note("clock stepped")
         if strikes(Fault.KILLED):
             self._kill_around(partial(self._answer, call), call.operation)
@@ -780,29 +817,9 @@ _NOBODY = Group("aws")
 """The tasks that belong to no function."""
 
 
-def environment() -> dict[str, str]:
-    """The environment of all functions."""
-    found = {
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_DEFAULT_REGION": names.REGION,
-        "LOG_LEVEL": "CRITICAL",
-        "SPEED": "1",
-        "SIMULATE_LIVE": "1",
-    }
-    queues = {queue.name: names.queue_url(names.queue(queue.name, queue.fifo)) for queue in topology.QUEUES}
-    deployment = topology.Deployment(
-        table=resources.TABLE_NAME,
-        queues=queues,
-        machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
-        signing_key="key",
-        recordings="recordings",
-        failed_batches="failed",
-        erasures="erasures",
-    )
-    for function in topology.FUNCTIONS:
-        found |= function.environment(deployment)
-    return found | {"SERVICE_NAME": "simulation"}
+def _module(function: str) -> str:
+    """The module of a function's handler."""
+    return FUNCTIONS[function].handler.rpartition(".")[0]
 
 
 def _error(refused: Refused) -> tuple[int, dict[str, Any]]:
