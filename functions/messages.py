@@ -56,7 +56,7 @@ def send(request: Request[MessageCreate]) -> Response:
             lambda: commands.add_staff_message(request.scope, request.id, request.body.content),
             lambda added: Response(201, fields.to_json(added), messages_path(request.id)),
         )
-    return _send_and_reply(request, partial(commands.send, request.scope, request.id, request.body))
+    return _commit_message(request, partial(commands.send, request.scope, request.id, request.body))
 
 
 def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
@@ -66,33 +66,33 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
     none is active. Otherwise this is the same as a message to a conversation by its id (promises
     8).
     """
-    return _send_and_reply(request, partial(commands.send_to_thread, request.scope, request.body))
+    return _commit_message(request, partial(commands.send_to_thread, request.scope, request.body))
 
 
-def _send_and_reply(
+def _commit_message(
     request: Request[MessageCreate] | Request[ThreadMessageCreate],
     command: Callable[[Callable[[], float]], Change[SentMessage]],
 ) -> Response:
-    """Commit the message with its claimed turn, then reply in the request's window."""
+    """Commit the message with its claimed turn. The response is without its body, which is left to `_reply`."""
     seconds_left = partial(request.seconds_left, turns.window_s(request.scope, request.body.content))
 
-    def to_be_saved(sent: SentMessage) -> Response:
-        """What a retry with the same Idempotency-Key finds, until `_resume` has its body."""
-        message = PendingReply(sent.row["conversation_id"], sent.row["sk"])
+    def respond(sent: SentMessage) -> Response:
+        message = PendingReply(sent.row["conversation_id"], sent.row["sk"], sent)
         return Response(201, "", messages_path(message.conversation_id), pending=message)
 
-    sent, saved = request.commit_and_get(lambda: command(seconds_left), to_be_saved)
-    window = ReplyWindow(request.scope, sent.row["conversation_id"], sent.row["sk"], seconds_left)
-    return Response(201, window.first_reply(sent), saved.location)
+    return request.commit(lambda: command(seconds_left), respond)
 
 
-def _resume(request: Request[Any], message: PendingReply) -> str:
-    """The body of the response to a retry: waits for the reply in a new window.
+def _reply(request: Request[Any], message: PendingReply) -> str:
+    """The body of the response: the reply, in the request's window. A retry waits for it in a window of its own.
 
     Raises `agent_timeout`, or `resource_not_found` if the message was erased.
     """
-    seconds_left = partial(request.seconds_left, turns.WINDOW_S)
-    return ReplyWindow(request.scope, message.conversation_id, message.message_id, seconds_left).resumed_reply()
+    sent = message.sent
+    window_s = turns.WINDOW_S if sent is None else turns.window_s(request.scope, request.body.content)
+    seconds_left = partial(request.seconds_left, window_s)
+    window = ReplyWindow(request.scope, message.conversation_id, message.message_id, seconds_left)
+    return window.resumed_reply() if sent is None else window.first_reply(sent)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ app = Service(
                 Code.CONVERSATION_BUSY,
                 Code.AGENT_TIMEOUT,
             ),
-            resume=_resume,
+            reply=_reply,
         ),
     ),
     Route(
@@ -213,7 +213,7 @@ app = Service(
             returns=AnsweredMessage,
             status=(201,),
             errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_BUSY, Code.AGENT_TIMEOUT),
-            resume=_resume,
+            reply=_reply,
         ),
     ),
 )

@@ -35,7 +35,7 @@ from shared.api.responses import RequestContext
 from shared.core import clock, errors
 from shared.pages import SECURITY
 from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store.commit import Change, Command
 from shared.store.keys import Scope
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import Snapshot
@@ -183,8 +183,8 @@ class InProject(SignedIn):
         starting_after = self.query.get("starting_after")
         return {"limit": [str(limit)]} | ({"starting_after": [starting_after]} if starting_after else {})
 
-    def commit(self, command: Callable[[], Change[D]], *others: Callable[[D], table.Put]) -> D:
-        """Commit the change of a command. Returns the document afterwards. Raises ApiError.
+    def commit(self, command: Command[D], *others: Callable[[D], table.Put]) -> D:
+        """Commit the change of a command. Returns the document afterwards. Raises ApiError or SentBefore.
 
         `command` reads the rows it needs, and runs again if they are modified concurrently. If it changes anything,
         the writes of `others`, which get the document, are part of its transaction. Every change has an entry in the
@@ -195,13 +195,16 @@ class InProject(SignedIn):
             change = command()
             return change.with_writes(*(write(change.doc) for write in others))
 
-        return commit.commit(decide, self.context.request_id).doc
+        try:
+            return commit.commit(decide, self.context.request_id).doc
+        except commit.Recorded:
+            raise SentBefore from None
 
     def once(self) -> table.Put:
-        """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""
+        """The record of the form, which has a field `once`. It exists if the form was sent before."""
         pk, sk = self._form_key()
         row = {"pk": pk, "sk": sk, "kind": "form"} | {"expires_at": table.expiry(clock.now() + FORM_REMEMBERED_MS)}
-        return table.Put(row, on_condition_failed=lambda old: SentBefore(), is_receipt=True)
+        return table.Put(row, is_record=True)
 
     def was_sent(self) -> bool:
         """Whether the form, which has a field `once`, was sent before."""

@@ -26,7 +26,7 @@ def create(
 ) -> Creation:
     """Create a key, with the writes `also` in the same transaction. Nothing stores its plaintext.
 
-    Raises LookupError for an unknown project, and the exception of a write of `also` whose condition fails.
+    Raises LookupError for an unknown project, and Recorded if a record in `also` exists.
     """
 
     def new() -> Creation:

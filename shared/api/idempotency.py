@@ -1,8 +1,8 @@
 """Idempotency-Keys: one effect and one response per key for 24 hours (promises 4).
 
 The record of a key is written in the transaction that does the work, on condition that it does not exist. Either the
-effect and its saved response exist, or neither does. A retry's own record fails that condition, and
-raises Replayed with the saved response.
+effect and its saved response exist, or neither does. A retry's own record fails that condition, and the saved response
+is its response.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request as StarletteRequest
@@ -30,14 +29,6 @@ _HEADER = "Idempotency-Key"
 _KEY = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARACTERS}}}")
 KEY_PATTERN = f"^[!-~]([ -~]{{0,{limits.IDEMPOTENCY_KEY_CHARACTERS - 2}}}[!-~])?$"
 """The same as JSON Schema. HTTP removes spaces around the value of a header."""
-
-
-class Replayed(Exception):
-    """The key has a saved response already, which is the response to this request, too."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__("the key has a saved response")
-        self.response = response
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 
 
 def save_response(key: IdempotencyKey, response: Response, request_id: str) -> table.Put:
-    """The write that saves a response. It raises Replayed if the key has a record that is not expired."""
+    """The write that saves a response, if the key has no record or an expired one."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"expires_at": table.expiry(clock.now() + SAVED_MS)}
@@ -93,15 +84,9 @@ def save_response(key: IdempotencyKey, response: Response, request_id: str) -> t
         row,
         condition="attribute_not_exists(pk) OR expires_at <= :now",
         values={":now": clock.to_unix(clock.now())},
-        on_condition_failed=partial(_replayed, key),
         on_contended=ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
-        is_receipt=True,
+        is_record=True,
     )
-
-
-def _replayed(key: IdempotencyKey, old: table.Row | None) -> Replayed:
-    assert old is not None
-    return Replayed(read(key, old))
 
 
 def find(key: IdempotencyKey) -> Response | None:

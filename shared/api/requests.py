@@ -12,13 +12,11 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request as StarletteRequest
 
 from shared.api import idempotency, responses
-from shared.api.idempotency import Replayed
 from shared.api.responses import RequestContext, Response, error_body
 from shared.aws.services import AwsError, Unavailable
 from shared.core import api_description, limits
@@ -26,7 +24,7 @@ from shared.core.errors import NEVER_SAVED, ApiError, Code
 from shared.resources import fields
 from shared.resources.collections import Collection, Record
 from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store.commit import Change, Command
 from shared.store.keys import Scope
 
 _RESPONSE_S = 2
@@ -75,26 +73,29 @@ class Request(Generic[B]):
         elapsed = time.perf_counter() - self.context.started
         return min(window, self.context.seconds - _RESPONSE_S) - elapsed
 
-    def create(self, command: Callable[[], Change[D]]) -> Response:
+    def create(self, command: Command[D]) -> Response:
         """As `commit`, for a command that creates a resource: the response is a 201 with its location."""
         return self.commit(command, lambda doc: responses.created(doc, f"{self.path}/{doc['id']}"))
 
-    def commit(
-        self, command: Callable[[], Change[D]], respond: Callable[[D], Response] = lambda doc: responses.ok(doc)
-    ) -> Response:
-        """As `commit_and_get`, for the response alone."""
-        return self.commit_and_get(command, respond)[1]
+    def commit(self, command: Command[T], respond: Callable[[T], Response] = responses.ok) -> Response:
+        """Commit the change of a command, and save its response under the Idempotency-Key if the request has one.
 
-    def commit_and_get(self, command: Callable[[], Change[T]], respond: Callable[[T], Response]) -> tuple[T, Response]:
-        """Commit the change of `command`, and save the response under the Idempotency-Key if the request has one.
-
-        Returns the document afterwards and the response. `command` reads the rows it needs. It runs again if they are
-        modified concurrently. Without writes and without a key, nothing is written. Raises Replayed if the key has a
-        saved response, otherwise ApiError: `conflict` after too many concurrent changes.
+        Returns what `respond` makes of the document afterwards, or the saved response if the key has one: then nothing
+        is written. Without writes and without a key, nothing is written either. Raises ApiError: `conflict` after too
+        many concurrent changes.
         """
-        decide = partial(self._with_record, command, respond)
+
+        def with_record() -> Change[Response]:
+            change = command()
+            response = respond(change.doc)
+            record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
+            return Change(response, [*change.writes, *record], change.after_commit)
+
         try:
-            committed = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_S))
+            committed = commit.commit(with_record, self.request_id, seconds=self.seconds_left(commit.CONFLICT_S))
+        except commit.Recorded as recorded:
+            assert self.key is not None
+            return idempotency.read(self.key, recorded.row)
         except (table.ConditionFailed, table.Contended):
             raise ApiError(Code.CONFLICT, headers={"Retry-After": "1"}) from None
         except (AwsError, Unavailable) as failure:
@@ -102,15 +103,6 @@ class Request(Generic[B]):
             raise
         self.context.may_have_written = bool(committed.writes)
         return committed.doc
-
-    def _with_record(
-        self, command: Callable[[], Change[T]], respond: Callable[[T], Response]
-    ) -> Change[tuple[T, Response]]:
-        """The change of a command with its response, which a record saves if the request has an Idempotency-Key."""
-        change = command()
-        response = respond(change.doc)
-        record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
-        return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
     def replay_or_raise(self, error: ApiError) -> Response:
         """The saved response of the Idempotency-Key, if it has one (promises 4).
@@ -120,18 +112,14 @@ class Request(Generic[B]):
         if self.key is None or error.status >= 500 or error.code == Code.IDEMPOTENCY_KEY_REUSED:
             raise error
         if error.status == 409 and error.code not in NEVER_SAVED:
-            record = idempotency.save_response(
-                self.key, Response(409, error_body(error, self.context)), self.request_id
-            )
-            try:
-                commit.commit(lambda: Change(None, [record]), self.request_id)
-            except Replayed as replayed:
-                return replayed.response
+            refused = Response(409, error_body(error, self.context))
+            response = self.commit(lambda: Change(None), lambda _: refused)
+            saved = None if response is refused else response
+        else:
+            saved = idempotency.find(self.key)
+        if saved is None:
             raise error
-        response = idempotency.find(self.key)
-        if response is None:
-            raise error
-        return response
+        return saved
 
 
 def read_api_key(request: StarletteRequest) -> str:

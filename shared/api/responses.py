@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.responses import Response as StarletteResponse
 
@@ -40,10 +41,12 @@ class RequestContext:
 
 @dataclass(frozen=True)
 class PendingReply:
-    """The message whose reply will be the body of a response that was saved with the message, before the reply."""
+    """The message whose reply will be the body of a response, which is saved with the message, before the reply."""
 
     conversation_id: str
     message_id: str
+    sent: Any = None
+    """The `SentMessage`, in the response to the request that stored it; None in a saved response."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,19 @@ class Response:
 
     status: int
     body: str
-    """JSON text; empty if it is `pending`."""
+    """JSON text; empty while it is `pending`."""
     location: str | None = None
     """The path for the `Location` header."""
     holds_secret: bool = False
     """Whether the body is saved encrypted (promises 4)."""
     pending: PendingReply | None = None
-    """Only in a saved response: the reply that a retry waits for, with `Operation.resume`."""
+    """The reply for which the response waits: `Operation.reply` gets it."""
     original_request: str | None = None
     """On a replay: the id of the request to which this response was first sent."""
 
 
-def ok(body: Mapping[str, object] | str) -> Response:
-    """A 200 with this document."""
+def ok(body: object) -> Response:
+    """A 200 with this document, or its JSON text."""
     return Response(200, body if isinstance(body, str) else fields.to_json(body))
 
 

@@ -35,7 +35,6 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from shared.api import idempotency, responses
-from shared.api.idempotency import Replayed
 from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
 from shared.api.responses import PendingReply, RequestContext, Response
 from shared.aws.services import Unavailable
@@ -81,8 +80,8 @@ class Operation:
 
     `Request.find` reads it, and its request is sent before the key is authenticated.
     """
-    resume: Callable[[Request[Any], PendingReply], str] | None = None
-    """For a retry whose saved response waits for a reply: returns the body, once there is one."""
+    reply: Callable[[Request[Any], PendingReply], str] | None = None
+    """Returns the body of a response that waits for a reply: of the first request, and of a retry with the same key."""
 
     @functools.cached_property
     def body(self) -> type[fields.Input]:
@@ -175,13 +174,11 @@ class _Dispatch:
             if request.method in _WITH_BODY:
                 prepared = dataclasses.replace(prepared, body=fields.validate(operation.body, document))
             response = operation.handle(prepared)
-        except Replayed as replayed:
-            response = replayed.response
         except ApiError as error:
             response = prepared.replay_or_raise(error)
         if response.pending is not None:
-            assert operation.resume is not None
-            response = dataclasses.replace(response, body=operation.resume(prepared, response.pending))
+            assert operation.reply is not None
+            response = dataclasses.replace(response, body=operation.reply(prepared, response.pending))
         return responses.render(response, context)
 
 

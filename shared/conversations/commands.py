@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from shared.conversations import participants, turns
@@ -51,11 +52,8 @@ def create(scope: Scope, body: ConversationCreate) -> Change[Conversation]:
     participants.check(body.customer)
     customer_id, writes = participants.resolve(scope, body.customer)
     conversation = _new(scope, body.external_id, customer_id, body.metadata)
-
-    def on_thread_taken(old: table.Row | None) -> ApiError:
-        return ApiError(Code.CONVERSATION_EXISTS, param="external_id")
-
-    return Change(conversation, [*writes, *_insert(scope, conversation, on_thread_taken=on_thread_taken)])
+    thread_taken = partial(ApiError, Code.CONVERSATION_EXISTS, param="external_id")
+    return Change(conversation, [*writes, *_insert(scope, conversation, thread_taken=thread_taken)])
 
 
 def _new(
@@ -80,17 +78,17 @@ def _insert(
     scope: Scope,
     conversation: Conversation,
     internal: Mapping[str, table.Value] | None = None,
-    on_thread_taken: table.OnConditionFailed = table.decide_again,
+    thread_taken: table.Refusal | None = None,
 ) -> list[table.Put]:
     """The writes that create a conversation, that of its own row first.
 
-    `on_thread_taken` is called if its `external_id` already has an active conversation.
+    `thread_taken` makes the error if its `external_id` already has an active conversation.
     """
     writes = [CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
     if conversation["external_id"] is not None:
         pk, sk = thread_key(scope, conversation["external_id"])
         row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}
-        writes.append(table.Put(row, on_condition_failed=on_thread_taken))
+        writes.append(table.Put(row, refusal=thread_taken))
     return writes
 
 

@@ -105,13 +105,13 @@ def must_exist(scope: Scope, id: str, param: str) -> table.Check:
     A failed check raises `customer_deleted`, or `resource_not_found` with `param`.
     """
 
-    def on_condition_failed(old: table.Row | None) -> ApiError:
+    def refusal() -> ApiError:
         deleted = CUSTOMERS.deleted_row(scope, id) is not None
         return ApiError(Code.CUSTOMER_DELETED) if deleted else not_found_in_body("customer", id, param)
 
     if not ids.is_id(CUSTOMERS.prefix, id):
         raise not_found_in_body("customer", id, param)
-    return table.Check(scope.pk(CUSTOMERS.kind), id, on_condition_failed=on_condition_failed)
+    return table.Check(scope.pk(CUSTOMERS.kind), id, refusal=refusal)
 
 
 def erasure_key(scope: Scope, id: str) -> table.Key:

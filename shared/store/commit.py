@@ -12,7 +12,6 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar
 
 from shared.aws.services import AwsError, Unavailable
@@ -43,37 +42,50 @@ class Change(Generic[D]):
         return dataclasses.replace(self, writes=[*self.writes, *writes]) if self.writes else self
 
 
-def commit(decide: Callable[[], Change[D]], request_id: str, *, seconds: float = CONFLICT_S) -> Change[D]:
-    """Execute the writes of the change that `decide` returns, on behalf of the request with this id; return the change.
+Command = Callable[[], Change[D]]
+"""A command with its arguments. It reads the rows it needs, and runs again if they are modified concurrently."""
 
-    `decide` runs again, for up to `seconds`, if a row was modified concurrently. Raises the exception that a write has
-    for its failed condition or its conflict, otherwise ConditionFailed, Contended, or AwsError or Unavailable, whose
-    `uncertain` says whether the writes may have taken effect.
+
+class Recorded(Exception):
+    """The request was executed before. `row` is the record of it."""
+
+    def __init__(self, row: table.Row) -> None:
+        super().__init__("the request was executed before")
+        self.row = row
+
+
+def commit(command: Command[D], request_id: str, *, seconds: float = CONFLICT_S) -> Change[D]:
+    """Execute the writes of a command's change, on behalf of the request with this id. Returns the change.
+
+    The command runs again, for up to `seconds`, if a row was modified since it was read. Raises Recorded, the error of
+    a write that is refused or contended, ConditionFailed, Contended, or AwsError or Unavailable, whose `uncertain` says
+    whether the writes may have taken effect.
     """
-    committed = retry_on_conflict(partial(_commit_once, decide, request_id), seconds=seconds)
-    if committed.after_commit is not None:
-        committed.after_commit()
-    return committed
 
+    def attempt() -> Change[D]:
+        try:
+            change = command()
+        except (AwsError, Unavailable) as failure:
+            failure.uncertain = False
+            raise
+        try:
+            if change.writes:
+                table.write(change.writes, request_id)
+        except table.ConditionFailed as failed:
+            if failed.meaning is table.Meaning.RECORDED and failed.old is not None:
+                raise Recorded(failed.old) from None
+            if failed.op.refusal is not None:
+                raise failed.op.refusal() from None
+            raise
+        except table.Contended as contended:
+            if isinstance(contended.op, table.Put) and contended.op.on_contended is not None:
+                raise contended.op.on_contended from None
+            raise
+        return change
 
-def _commit_once(decide: Callable[[], Change[D]], request_id: str) -> Change[D]:
-    try:
-        change = decide()
-    except (AwsError, Unavailable) as failure:
-        failure.uncertain = False
-        raise
-    try:
-        if change.writes:
-            table.write(change.writes, request_id)
-    except table.ConditionFailed as failed:
-        error = failed.op.on_condition_failed(failed.old)
-        if error is not None:
-            raise error from None
-        raise
-    except table.Contended as contended:
-        if isinstance(contended.op, table.Put) and contended.op.on_contended is not None:
-            raise contended.op.on_contended from None
-        raise
+    change = retry_on_conflict(attempt, seconds=seconds)
+    if change.after_commit is not None:
+        change.after_commit()
     return change
 
 

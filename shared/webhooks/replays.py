@@ -179,7 +179,7 @@ def start(scope: Scope, endpoint_id: str, since: clock.Instant, who: str) -> Cha
     put = table.Put(
         row,
         condition="attribute_not_exists(pk) OR attribute_not_exists(due_at)",
-        on_condition_failed=lambda old: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
+        refusal=lambda: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
     first = wake_up(pk, sk)
     return Change(None, [put], after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, QUEUE, [first]))

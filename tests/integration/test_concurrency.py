@@ -481,27 +481,17 @@ def test_a_key_that_is_revoked_after_it_reached_its_limit_is_told_so(
 # Transactions of which several conditions fail
 
 
-class Executed(Exception):
-    """The request was executed before."""
-
-
 @pytest.mark.usefixtures("stage")
-@pytest.mark.parametrize("order", sorted(itertools.permutations(("receipt", "rule", "version"))))
-def test_a_receipt_decides_and_then_a_rule_whatever_the_order_of_the_writes(order: tuple[str, ...]) -> None:
-    def refuse(old: table.Row | None) -> Exception:
-        return PermissionError("a rule")
-
-    def replay(old: table.Row | None) -> Exception:
-        return Executed()
-
+@pytest.mark.parametrize("order", sorted(itertools.permutations(("record", "rule", "version"))))
+def test_a_record_decides_and_then_a_rule_whatever_the_order_of_the_writes(order: tuple[str, ...]) -> None:
     pk = "ORDER#" + "".join(order)
-    table.write([table.Put({"pk": pk, "sk": "receipt"}), table.Put({"pk": pk, "sk": "version", "v": 2})], "first")
+    table.write([table.Put({"pk": pk, "sk": "record"}), table.Put({"pk": pk, "sk": "version", "v": 2})], "first")
     writes: dict[str, table.Write] = {
-        "receipt": table.Put({"pk": pk, "sk": "receipt"}, on_condition_failed=replay, is_receipt=True),
-        "rule": table.Check(pk, "rule", on_condition_failed=refuse),
+        "record": table.Put({"pk": pk, "sk": "record"}, is_record=True),
+        "rule": table.Check(pk, "rule", refusal=PermissionError),
         "version": table.Update(pk, "version", set={"v": 2}, condition="v = :v", values={":v": 1}),
     }
-    with pytest.raises(Executed):
+    with pytest.raises(commit.Recorded):
         commit.commit(lambda: Change(None, [writes[name] for name in order]), "second")
     with pytest.raises(PermissionError):
-        commit.commit(lambda: Change(None, [writes[name] for name in order if name != "receipt"]), "third")
+        commit.commit(lambda: Change(None, [writes[name] for name in order if name != "record"]), "third")

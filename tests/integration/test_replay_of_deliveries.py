@@ -214,7 +214,8 @@ def test_an_endpoint_has_one_replay_at_a_time_and_none_while_it_is_disabled(stag
         case.start()
         with pytest.raises(table.ConditionFailed) as failed:
             case.start()
-        error = failed.value.op.on_condition_failed(failed.value.old)
+        assert failed.value.op.refusal is not None
+        error = failed.value.op.refusal()
         assert isinstance(error, ApiError)
         assert error.code == "delivery_in_progress"
         case.run()

@@ -32,11 +32,11 @@ from shared.store.table.writes import Check as Check
 from shared.store.table.writes import ConditionFailed as ConditionFailed
 from shared.store.table.writes import Contended as Contended
 from shared.store.table.writes import Delete as Delete
-from shared.store.table.writes import OnConditionFailed as OnConditionFailed
+from shared.store.table.writes import Meaning as Meaning
 from shared.store.table.writes import Put as Put
+from shared.store.table.writes import Refusal as Refusal
 from shared.store.table.writes import Update as Update
 from shared.store.table.writes import Write as Write
-from shared.store.table.writes import decide_again as decide_again
 from shared.store.table.writes import versioned as versioned
 from shared.store.table.writes import write as write
 from shared.store.table.writes import write_and_get as write_and_get

@@ -14,6 +14,7 @@ import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 from shared.aws import services
@@ -21,12 +22,6 @@ from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCo
 from shared.aws.services import AwsError, Unavailable
 from shared.core import clock, trace
 from shared.store.table.encoding import Row, Value, decode, encode, key, stored
-
-OnConditionFailed = Callable[[Row | None], Exception | None]
-"""From the row that failed an operation's condition (None if it is absent) to the error for the client.
-
-None means that the caller reads again and retries.
-"""
 
 ABSENT = "attribute_not_exists(pk)"
 PRESENT = "attribute_exists(pk)"
@@ -37,10 +32,19 @@ WRITERS = 8
 
 A row without a version stores the writer of its last single write in `writer`.
 """
+Refusal = Callable[[], Exception]
+"""Makes the error for the client if the condition of a write fails."""
 
 
-def decide_again(old: Row | None) -> None:
-    """The row was modified concurrently: the caller reads it again and retries."""
+class Meaning(IntEnum):
+    """What a failed condition means for the transaction. If several conditions fail, the highest value decides."""
+
+    RETRY = 0
+    """The row was modified since it was read: the caller reads again and retries."""
+    REFUSED = 1
+    """A rule does not allow the change: the write has a `refusal`."""
+    RECORDED = 2
+    """The request was executed before: the row is the record of it."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,11 @@ class Put:
     row: Row
     condition: str = ABSENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    on_condition_failed: OnConditionFailed = decide_again
+    refusal: Refusal | None = None
     on_contended: Exception | None = None
     """What `commit` raises instead of Contended."""
-    is_receipt: bool = False
-    """Whether the row says that the request was executed: if it exists, that decides, whatever other writes fail."""
+    is_record: bool = False
+    """Whether the row is the record of a request, which exists if the request was executed before."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Update:
     expressions: tuple[str, ...] = ()
     condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    on_condition_failed: OnConditionFailed = decide_again
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Delete:
     sk: str
     condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    on_condition_failed: OnConditionFailed = decide_again
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Check:
     sk: str
     condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    on_condition_failed: OnConditionFailed = decide_again
+    refusal: Refusal | None = None
 
 
 def versioned(row: Row, version: int) -> Put:
@@ -106,7 +110,7 @@ Write = Put | Update | Delete | Check
 
 
 class ConditionFailed(Exception):
-    """The condition of `op` failed. `old` is the row at that time, None if it does not exist.
+    """The condition of `op` failed, which has this `meaning`. `old` is the row at that time, None if there is none.
 
     `uncertain`: the response of an earlier attempt was lost. `write` raises it only if it knows from the row that the
     attempt had no effect; callers of `write_and_get` look for themselves.
@@ -115,6 +119,7 @@ class ConditionFailed(Exception):
     def __init__(self, op: Write, old: Row | None, *, uncertain: bool = False) -> None:
         super().__init__(type(op).__name__)
         self.op = op
+        self.meaning = _meaning(op)
         self.old = old
         self.uncertain = uncertain
 
@@ -227,13 +232,14 @@ def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
         elif reason["Code"] != CancellationReason.NONE and reason["Code"] not in THROTTLED_WRITES:
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
     if failed:
-        raise max(failed, key=lambda failure: _weight(failure.op)) from None
-    return max(contended, key=lambda failure: _weight(failure.op))
+        raise max(failed, key=lambda failure: failure.meaning) from None
+    return max(contended, key=lambda failure: _meaning(failure.op))
 
 
-def _weight(op: Write) -> tuple[bool, bool]:
-    """Which of several writes that failed decides: a receipt, else one whose failure is an error for the client."""
-    return isinstance(op, Put) and op.is_receipt, op.on_condition_failed is not decide_again
+def _meaning(op: Write) -> Meaning:
+    if isinstance(op, Put) and op.is_record:
+        return Meaning.RECORDED
+    return Meaning.RETRY if op.refusal is None else Meaning.REFUSED
 
 
 def _pause(conflicts: int) -> None:

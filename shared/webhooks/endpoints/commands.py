@@ -44,7 +44,7 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
         expressions=("n = if_not_exists(n, :zero) + :one",),
         condition="attribute_not_exists(n) OR n < :limit",
         values={":zero": 0, ":one": 1, ":limit": LIMIT},
-        on_condition_failed=lambda old: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
+        refusal=lambda: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
     )
     insert = WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation)
     return Change({**endpoint, "secret": secret}, [insert, count])
