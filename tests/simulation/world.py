@@ -385,7 +385,7 @@ class World:
         """Give a host its way to AWS, its HTTP client and its clock."""
         client = host.module("shared.aws.client")
         # Nobody reads the signed request: the hook sees the call.
-        client.Client._request = lambda self, call: b""
+        client.AwsClient._request = lambda self, call: b""
         hooked = client.hooked(_Hook(self, host))
         hooked.__enter__()
         self._entered.append(hooked)
@@ -440,7 +440,7 @@ class World:
             self.scheduler.sleep(6)
             raise connections.ConnectionFailed("response_timeout")
         self.scheduler.sleep(self._latency())
-        return connections.Reply(status, {}, json.dumps(body).encode())
+        return connections.HttpResponse(status, {}, json.dumps(body).encode())
 
     def kill_if_over(self) -> None:
         """Kill the invocation if its time was over while it stood still: Lambda has ended it, so it calls nobody."""
