@@ -40,7 +40,7 @@ from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import wake_ups
 
-POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
+POLLS_S = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
 """Seconds between polls for the reply of a turn that another request or worker runs. The last wait repeats."""
 
 
@@ -111,19 +111,19 @@ class ReplyWindow:
             _send_wake_ups(turns.both_wake_ups(sent.row))
         elif (body := self._run_turn(sent.turn, sent.conversation)) is not None:
             return body
-        return self._wait_for_reply(POLLS, may_claim=False, woken=True)
+        return self._wait_for_reply(POLLS_S, may_claim=False, woken=True)
 
     def resumed_reply(self) -> str:
         """The body of the response to a retry. Raises `agent_timeout`, or `resource_not_found` once it is erased."""
-        return self._wait_for_reply((0, *POLLS), may_claim=True, woken=False)
+        return self._wait_for_reply((0, *POLLS_S), may_claim=True, woken=False)
 
-    def _wait_for_reply(self, polls: Sequence[float], *, may_claim: bool, woken: bool) -> str:
+    def _wait_for_reply(self, polls_s: Sequence[float], *, may_claim: bool, woken: bool) -> str:
         """Poll for the reply. Returns the body. Raises `agent_timeout`, or `resource_not_found` once it is erased.
 
-        `polls` are the waits (seconds). With `may_claim`, the request claims the turn once, if it is free. `woken` says
-        whether the wake-ups for the turn were sent.
+        `polls_s` are the waits before the polls. With `may_claim`, the request claims the turn once, if it is free.
+        `woken` says whether the wake-ups for the turn were sent.
         """
-        for row in self._polled(polls):
+        for row in self._polled(polls_s):
             if "response_body" in row:
                 return row["response_body"]
             turn = self._claim(row) if may_claim else None
@@ -154,16 +154,16 @@ class ReplyWindow:
             raise self._timeout()
         return None
 
-    def _polled(self, waits: Sequence[float]) -> Iterator[MessageRow]:
+    def _polled(self, waits_s: Sequence[float]) -> Iterator[MessageRow]:
         """The message's row after each wait, until the window ends. The last wait repeats.
 
         Raises `resource_not_found` once the message is erased.
         """
-        for wait in itertools.chain(waits, itertools.repeat(waits[-1])):
+        for wait_s in itertools.chain(waits_s, itertools.repeat(waits_s[-1])):
             seconds = self.seconds_left()
             if seconds <= 0:
                 return
-            clock.sleep(min(wait, seconds))
+            clock.sleep(min(wait_s, seconds))
             # The message is stored, so a failed poll is not fatal.
             with contextlib.suppress(Unavailable):
                 row = table.get(messages_pk(self.scope, self.conversation_id), self.message_id)

@@ -20,5 +20,5 @@ def replay(message: QueueMessage) -> None:
     pk, sk = message.task
     at = tasks.run_due_steps(pk, sk, replays.LEASE_MS, replays.step)
     if at is not None:
-        delay = max(0, -(-(at - clock.now()) // clock.SECOND))
-        wake_ups.send(replays.QUEUE, [replays.wake_up(pk, sk, delay)])
+        delay_s = max(0, -(-(at - clock.now()) // clock.SECOND))
+        wake_ups.send(replays.QUEUE, [replays.wake_up(pk, sk, delay_s)])

@@ -479,9 +479,9 @@ def _of_queues(queues: Mapping[str, sqs.Queue]) -> Iterator[Watched]:
 def _oldest_message(queue: str) -> Kind:
     """The alarm of a queue, earlier for one that drops its messages before they could set off the usual one."""
     (described,) = (each for each in topology.QUEUES if each.name == queue)
-    if described.retention is None:
+    if described.retention_s is None:
         return OLDEST_MESSAGE
-    return replace(OLDEST_MESSAGE, threshold=min(OLDEST_MESSAGE.threshold, described.retention * 2 // 3))
+    return replace(OLDEST_MESSAGE, threshold=min(OLDEST_MESSAGE.threshold, described.retention_s * 2 // 3))
 
 
 def _of_functions(

@@ -67,7 +67,7 @@ UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin", "pygments/formatters", "py
 UNWANTED_FOLDERS = ("__pycache__", "test", "tests", "examples", "licenses", "sboms")
 UNWANTED_SUFFIXES = (".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h", ".hash", ".rst", ".md")
 
-KEEP_OTHER_BUILDS = 3600
+KEEP_OTHER_BUILDS_S = 3600
 """Seconds for which older builds are kept, because a concurrent synth may still be copying them."""
 
 
@@ -209,7 +209,7 @@ def _open_up(folder: Path) -> None:
 
 def _forget_others(folder: Path) -> None:
     for other in folder.parent.iterdir():
-        if other != folder and other.stat().st_mtime < time.time() - KEEP_OTHER_BUILDS:
+        if other != folder and other.stat().st_mtime < time.time() - KEEP_OTHER_BUILDS_S:
             shutil.rmtree(other, ignore_errors=True)
 
 

@@ -50,7 +50,7 @@ def shift_gradually(
         stack, "TrafficShift", f"CodeDeployDefault.Lambda{how}"
     )
     # What runs on a schedule has too few invocations for an alarm, and a shift without one could not be rolled back.
-    for name in (function.name for function in topology.FUNCTIONS if not function.every):
+    for name in (function.name for function in topology.FUNCTIONS if not function.every_s):
         codedeploy.LambdaDeploymentGroup(
             stack,
             f"{construct_id(name)}Release",

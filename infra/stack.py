@@ -252,8 +252,8 @@ class ServiceStack(Stack):
             f"{construct_id(queue.name)}Queue",
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            visibility_timeout=Duration.seconds(queue.visibility),
-            retention_period=Duration.seconds(queue.retention) if queue.retention else None,
+            visibility_timeout=Duration.seconds(queue.visibility_s),
+            retention_period=Duration.seconds(queue.retention_s) if queue.retention_s else None,
             dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=queue.max_receives),
             **ordered,
         )
@@ -382,7 +382,7 @@ class ServiceStack(Stack):
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64,
             memory_size=function.memory,
-            timeout=Duration.seconds(function.timeout),
+            timeout=Duration.seconds(function.timeout_s),
             environment=function.environment(self._deployment()) | {"LOG_LEVEL": self.stage.log_level},
             role=role,
             log_group=log,
@@ -429,7 +429,7 @@ class ServiceStack(Stack):
             alias_name=LIVE,
             version=self.functions[function.name].current_version,
             # A scheduled function runs again soon, so Lambda does not need to retry a failed run.
-            retry_attempts=0 if function.every else None,
+            retry_attempts=0 if function.every_s else None,
         )
         for source in function.queues:
             self._read_queue(function, live, source)
@@ -444,11 +444,11 @@ class ServiceStack(Stack):
             self._read_stream(function, live, function.stream)
         if function.reads_logs and self.stage.request_log:
             self._read_logs(live)
-        if function.every and self.stage.runs(function):
+        if function.every_s and self.stage.runs(function):
             self.rules[function.name] = events.Rule(
                 self,
                 f"{construct_id(function.name)}Schedule",
-                schedule=events.Schedule.rate(Duration.seconds(function.every)),
+                schedule=events.Schedule.rate(Duration.seconds(function.every_s)),
                 targets=[targets.LambdaFunction(live)],
             )
         return live
@@ -581,12 +581,12 @@ class ServiceStack(Stack):
             starting_position="TRIM_HORIZON",
             batch_size=source.batch_size,
             parallelization_factor=source.parallel,
-            maximum_batching_window_in_seconds=source.window,
+            maximum_batching_window_in_seconds=source.window_s,
             bisect_batch_on_function_error=True,
             # Hours of trouble need no human: -1 retries a record until it is too old (Lambda developer guide, "Lambda
             # parameters for Amazon DynamoDB event source mappings").
             maximum_retry_attempts=-1,
-            maximum_record_age_in_seconds=source.max_age,
+            maximum_record_age_in_seconds=source.max_age_s,
             function_response_types=["ReportBatchItemFailures"],
             filter_criteria={"filters": [{"pattern": json.dumps(pattern)} for pattern in patterns]},
             destination_config={"onFailure": {"destination": self.failed_batches.bucket_arn}},

@@ -323,7 +323,7 @@ class Stage(_Settings):
 
     def runs(self, function: topology.Function) -> bool:
         """Whether the function's schedule is on."""
-        return bool(function.every) and (not function.switch or bool(getattr(self, function.switch)))
+        return bool(function.every_s) and (not function.switch or bool(getattr(self, function.switch)))
 
     @property
     def wall(self) -> Firewall | None:

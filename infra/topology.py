@@ -62,17 +62,17 @@ class Rule:
 class Queue:
     """An SQS queue with a dead-letter queue of the same type beside it.
 
-    `visibility` is in seconds, and at least six times the timeout of the function that reads the queue.
-    `max_receives` is how often a message is received before it goes to the dead-letter queue. `retention` is how long,
-    in seconds, it is kept at most; None stands for SQS's default of four days. If the queue has a
+    `visibility_s` is at least six times the timeout of the function that reads the queue.
+    `max_receives` is how often a message is received before it goes to the dead-letter queue. `retention_s` is how long
+    it is kept at most; None stands for SQS's default of four days. If the queue has a
     `topic`, it receives what is published to that SNS topic. If it has `rules`, EventBridge sends it matching events.
     """
 
     name: str
-    visibility: int
+    visibility_s: int
     fifo: bool = False
     max_receives: int = 10
-    retention: int | None = None
+    retention_s: int | None = None
     topic: str | None = None
     rules: tuple[Rule, ...] = ()
 
@@ -103,15 +103,15 @@ class StreamSource:
     """An event source mapping of the table's stream, for items whose `kind` is one of `kinds`, in order for each item.
 
     `parallel` batches of a shard are processed at once, each with different items. A failing batch is halved and
-    retried until its records are `max_age` seconds old, and then goes to the bucket of failed batches. The stream keeps
-    records for 24 hours. `window` is the longest time, in seconds, for which records are collected into a batch.
+    retried until its records are `max_age_s` old, and then goes to the bucket of failed batches. The stream keeps
+    records for 24 hours. `window_s` is the longest time for which records are collected into a batch.
     """
 
     kinds: tuple[str, ...]
     batch_size: int = 100
     parallel: int = 10
-    window: float = 0
-    max_age: int = 22 * 3_600
+    window_s: float = 0
+    max_age_s: int = 22 * 3_600
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Function:
 
     - `handler`: its module, and the name in it. Lambda loads it through the `ENTRY_POINT`.
     - `memory`: in MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of
-      a CPU, and so shortens cold starts. `timeout`: in seconds.
+      a CPU, and so shortens cold starts. `timeout_s` is the longest run.
     - `routes`: API Gateway resource paths, each with any method.
     - `posts`: resource paths of which it serves the POST, which waits many seconds for an agent. The gateway has
       separate limits for these. The function with the same path in `routes` serves the other methods.
@@ -184,7 +184,7 @@ class Function:
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
     - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider or user pool.
     - `notices`: whether it sends notices, on stages with `webhook_notices`.
-    - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: seconds between
+    - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every_s`: the time between
       its scheduled runs.
     - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
       API's base URL. `documents`: whether it serves the documentation. `reads_logs`: whether it gets the lines that
@@ -194,7 +194,7 @@ class Function:
     name: str
     handler: str
     memory: int = 512
-    timeout: int = 29
+    timeout_s: int = 29
     routes: tuple[str, ...] = ()
     posts: tuple[str, ...] = ()
     table: tuple[str, ...] = ()
@@ -212,7 +212,7 @@ class Function:
     bot: bool = False
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
-    every: int | None = None
+    every_s: int | None = None
     switch: str = ""
     client: bool = False
     documents: bool = False
@@ -311,28 +311,28 @@ TABLE = Table(
 
 QUEUES = (
     # First attempts, in order for each message group. `shared/webhooks/queues.py` says which delivery uses which queue.
-    Queue("deliveries", visibility=240, fifo=True),
+    Queue("deliveries", visibility_s=240, fifo=True),
     # Attempts to slow endpoints: unordered, fair between endpoints.
-    Queue("slow_deliveries", visibility=240),
+    Queue("slow_deliveries", visibility_s=240),
     # Attempts to hanging endpoints. A message group is an endpoint, so that each has one attempt at a time. The
     # queue stays short, because SQS looks for other groups only among the first 120,000 messages of a FIFO queue.
-    Queue("hanging_deliveries", visibility=240, fifo=True, retention=900),
+    Queue("hanging_deliveries", visibility_s=240, fifo=True, retention_s=900),
     # First attempts of manual retries and test events to hanging endpoints: unordered, fair between endpoints.
-    Queue("manual_deliveries", visibility=240),
+    Queue("manual_deliveries", visibility_s=240),
     # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
-    Queue("retries", visibility=240),
+    Queue("retries", visibility_s=240),
     # Replays of an endpoint's failed deliveries.
-    Queue("replays", visibility=360),
+    Queue("replays", visibility_s=360),
     # Turns of messages: those that their requests do not finish, and those that must be given up.
-    Queue("turns", visibility=420),
+    Queue("turns", visibility_s=420),
     # Calls whose next step is due.
-    Queue("dials", visibility=360),
+    Queue("dials", visibility_s=360),
     # Requests for consent that are due or expired, and customers' answers on WhatsApp.
-    Queue("consents", visibility=240, topic="whatsapp"),
+    Queue("consents", visibility_s=240, topic="whatsapp"),
     # Call events of Amazon Connect, and the recordings and transcripts that it stores in the bucket.
     Queue(
         "call_events",
-        visibility=240,
+        visibility_s=240,
         rules=(
             Rule("aws.connect", ("Amazon Connect Contact Event", "Contact Event")),
             Rule("aws.s3", ("Object Created",), recordings=True),
@@ -446,7 +446,7 @@ FUNCTIONS = (
     Function(
         "fan_out",
         "functions.fan_out.handler",
-        timeout=60,
+        timeout_s=60,
         table=("dynamodb:GetItem", *QUERY, *WRITE),
         sends=("deliveries", "slow_deliveries", "hanging_deliveries"),
         stream=StreamSource(kinds=STREAM_KINDS),
@@ -454,7 +454,7 @@ FUNCTIONS = (
     Function(
         "deliver",
         "functions.deliver.handler",
-        timeout=40,
+        timeout_s=40,
         table=("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem", *CHECK),
         sends=("retries", "slow_deliveries", "hanging_deliveries", "manual_deliveries"),
         starts=("delayed_delivery",),
@@ -472,7 +472,7 @@ FUNCTIONS = (
     Function(
         "replay",
         "functions.replay.handler",
-        timeout=60,
+        timeout_s=60,
         table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK),
         indexes=QUERY,
         sends=("retries", "replays"),
@@ -481,7 +481,7 @@ FUNCTIONS = (
     Function(
         "turn",
         "functions.turn.handler",
-        timeout=70,
+        timeout_s=70,
         table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
         indexes=QUERY,
         sends=("turns", "dials"),
@@ -491,7 +491,7 @@ FUNCTIONS = (
     Function(
         "dial",
         "functions.dial.handler",
-        timeout=60,
+        timeout_s=60,
         table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK, *DELETE),
         indexes=QUERY,
         sends=("dials",),
@@ -502,7 +502,7 @@ FUNCTIONS = (
     Function(
         "consent",
         "functions.consent.handler",
-        timeout=40,
+        timeout_s=40,
         table=("dynamodb:GetItem", "dynamodb:BatchGetItem", *QUERY, "dynamodb:UpdateItem", *WRITE),
         sends=("consents", "dials"),
         completes=("call_consent",),
@@ -512,7 +512,7 @@ FUNCTIONS = (
     Function(
         "call_events",
         "functions.call_events.handler",
-        timeout=40,
+        timeout_s=40,
         table=("dynamodb:GetItem", "dynamodb:UpdateItem", *WRITE),
         sends=("dials",),
         recordings=("s3:GetObject", "s3:DeleteObject"),
@@ -534,11 +534,11 @@ FUNCTIONS = (
         # A whole core, because CPU time limits the rows per second.
         memory=1769,
         # It works for 50 s. Each call has up to 40 s to end.
-        timeout=90,
+        timeout_s=90,
         table=("dynamodb:BatchGetItem", "dynamodb:UpdateItem"),
         indexes=QUERY,
         sends=("retries", "replays", "turns", "dials", "consents"),
-        every=60,
+        every_s=60,
     ),
     # Stores the API requests of the last day, from their log lines.
     Function("request_log", "functions.request_log.handler", table=WRITE, reads_logs=True),
@@ -546,7 +546,7 @@ FUNCTIONS = (
     Function(
         "canary",
         "functions.canary.handler",
-        timeout=60,
+        timeout_s=60,
         table=(
             "dynamodb:BatchGetItem",
             "dynamodb:GetItem",
@@ -555,7 +555,7 @@ FUNCTIONS = (
             *WRITE,
             *DELETE,
         ),
-        every=300,
+        every_s=300,
         switch="canary",
         client=True,
     ),

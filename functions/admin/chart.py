@@ -37,12 +37,12 @@ class Chart:
 def of(hours: Sequence[Hour]) -> Chart:
     """The chart of these hours."""
     most = max((one.count for one in hours), default=0)
-    slowest_ms = max((one.median for one in hours if one.count), default=0)
+    slowest_ms = max((one.median_ms for one in hours if one.count), default=0)
     return Chart([_bar(one, most, slowest_ms) for one in hours], most, slowest_ms)
 
 
 def _bar(hour: Hour, most: int, slowest_ms: int) -> Bar:
-    median_ms = hour.median if hour.count else None
+    median_ms = hour.median_ms if hour.count else None
     return Bar(
         clock.iso(hour.since),
         hour.accepted,

@@ -12,7 +12,7 @@ from infra.local import processes
 from infra.local.console import StartError
 
 _ROOT = Path(__file__).parents[2]
-START_PATIENCE = 90
+START_PATIENCE_S = 90
 """Seconds."""
 HEAP_MB = 512
 """The most heap of the database in MB. Java would take a quarter of the machine's memory before it collects garbage."""
@@ -64,7 +64,7 @@ def start(
 
 def await_ready(process: subprocess.Popen[bytes], log: Path, port: int) -> None:
     """Wait until the database responds. Raises StartError if it does not."""
-    deadline = time.monotonic() + START_PATIENCE
+    deadline = time.monotonic() + START_PATIENCE_S
     while not _answers(port):
         if process.poll() is not None or time.monotonic() > deadline:
             what = "did not start in time" if process.poll() is None else "ended while starting"

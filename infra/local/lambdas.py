@@ -62,7 +62,7 @@ class Lambdas:
         """Call the handler and return its result. An exception is logged and raised again."""
         name = names.function(function.name)
         arn = names.arn("lambda", f"function:{name}")
-        context = Context(name, str(function.memory), arn, time.monotonic() + function.timeout)
+        context = Context(name, str(function.memory), arn, time.monotonic() + function.timeout_s)
         try:
             return self._handlers[function.name](event, context)
         except Exception:

@@ -94,9 +94,9 @@ def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:
     for queue in QUEUES:
         dead = _create_queue(sqs, queue, names.dead_letters(queue.name, queue.fifo), {})
         redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": queue.max_receives}
-        more = {"VisibilityTimeout": str(queue.visibility), "RedrivePolicy": json.dumps(redrive)}
-        if queue.retention:
-            more["MessageRetentionPeriod"] = str(queue.retention)
+        more = {"VisibilityTimeout": str(queue.visibility_s), "RedrivePolicy": json.dumps(redrive)}
+        if queue.retention_s:
+            more["MessageRetentionPeriod"] = str(queue.retention_s)
         addresses[queue.name] = _create_queue(sqs, queue, names.queue(queue.name, queue.fifo), more)
     return addresses
 

@@ -39,10 +39,10 @@ from shared.core.api_description import API_DESCRIPTION, CLI_ARCHIVE
 _ROOT = Path(__file__).parents[2]
 _LOG_SIZE = 20 * 1024 * 1024
 _OPEN_FILES = 4096
-_DISK_EVERY = 2.0
+_DISK_EVERY_S = 2.0
 """Seconds between two looks at the free space of the disk."""
 # Stopping takes at most five seconds: this, and the time that the server waits for requests in progress.
-_BACKEND_PATIENCE = 2.5
+_BACKEND_PATIENCE_S = 2.5
 
 
 def main(settings: Settings) -> int:
@@ -200,7 +200,7 @@ class Runner:
         with contextlib.suppress(OSError):
             self._backend.stdin.close()
         try:
-            self._backend.wait(_BACKEND_PATIENCE)
+            self._backend.wait(_BACKEND_PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._backend.kill()
 
@@ -208,8 +208,8 @@ class Runner:
         """Start the schedules that are on, of the functions that are clients of the API or of the others."""
         for function in topology.FUNCTIONS:
             on = not function.switch or getattr(self._settings, function.switch)
-            if function.every and on and function.client is clients:
-                timer.start(function, function.every, self._settings.speed, self._functions, self._stop)
+            if function.every_s and on and function.client is clients:
+                timer.start(function, function.every_s, self._settings.speed, self._functions, self._stop)
 
     def _start_backend(self) -> dict[str, str]:
         folder = self._data_dir.path
@@ -246,7 +246,7 @@ class Runner:
     def _watch_disk(self) -> None:
         """Warn each time that the disk becomes full. Requests fail with a 503 then, without a cause."""
         was_full = False
-        while not self._stop.wait(_DISK_EVERY):
+        while not self._stop.wait(_DISK_EVERY_S):
             if (full := self._data_dir.is_full) and not was_full:
                 warn(f"make run: requests fail because {self._data_dir.full}")
             was_full = full

@@ -31,7 +31,7 @@ HEAD_TOO_LARGE = f"The request line and the header values have more than {MAX_HE
 MAX_FIELDS = 128
 """Header fields of a request. API Gateway documents no such limit."""
 TOO_MANY_FIELDS = f"The request has more than {MAX_FIELDS} header fields. Send fewer."
-PATIENCE = 1.5
+PATIENCE_S = 1.5
 """Seconds to wait for requests in progress when the runner stops."""
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Start to serve requests."""
-        self._runner = web.ServerRunner(_Server(self), shutdown_timeout=PATIENCE)
+        self._runner = web.ServerRunner(_Server(self), shutdown_timeout=PATIENCE_S)
         await self._runner.setup()
         await web.SockSite(self._runner, self._socket, backlog=512).start()
 
@@ -88,7 +88,7 @@ class Gateway:
         event = proxy.event(asked, match, request_id)
         call = asyncio.get_running_loop().run_in_executor(self._threads, self._call, match.function, event)
         try:
-            result = await asyncio.wait_for(asyncio.shield(call), match.function.timeout)
+            result = await asyncio.wait_for(asyncio.shield(call), match.function.timeout_s)
         except TimeoutError:
             call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             return self.error("INTEGRATION_TIMEOUT", request_id)

@@ -26,11 +26,11 @@ from typing import Any
 
 from infra.local import names
 
-LONGEST_DELAY = 900
-LONGEST_VISIBILITY = 43_200
-LONGEST_WAIT = 20
-DEDUPLICATED_FOR = 300
-PURGE_EVERY = 60
+LONGEST_DELAY_S = 900
+LONGEST_VISIBILITY_S = 43_200
+LONGEST_WAIT_S = 20
+DEDUPLICATED_FOR_S = 300
+PURGE_EVERY_S = 60
 """All of these are seconds."""
 MAX_BATCH = 10
 MAX_SIZE = 1_048_576
@@ -53,11 +53,11 @@ _VALUE_OF = {"String": "StringValue", "Number": "StringValue", "Binary": "Binary
 """The field of the value, by the first part of an attribute's type. A dot and a label may follow that part."""
 
 _NUMBERS = {
-    "DelaySeconds": (0, LONGEST_DELAY, 0),
+    "DelaySeconds": (0, LONGEST_DELAY_S, 0),
     "MaximumMessageSize": (1024, MAX_SIZE, MAX_SIZE),
     "MessageRetentionPeriod": (60, 1_209_600, 345_600),
-    "ReceiveMessageWaitTimeSeconds": (0, LONGEST_WAIT, 0),
-    "VisibilityTimeout": (0, LONGEST_VISIBILITY, 30),
+    "ReceiveMessageWaitTimeSeconds": (0, LONGEST_WAIT_S, 0),
+    "VisibilityTimeout": (0, LONGEST_VISIBILITY_S, 30),
 }
 """Minimum, maximum, default."""
 _FLAGS = ("FifoQueue", "ContentBasedDeduplication", "SqsManagedSseEnabled")
@@ -287,7 +287,7 @@ class Queue:
             )
             if key:
                 message.attributes["MessageDeduplicationId"] = key[1]
-                self._deduplicated[key] = (now + DEDUPLICATED_FOR, message)
+                self._deduplicated[key] = (now + DEDUPLICATED_FOR_S, message)
             self._add(message)
             return message
 
@@ -304,8 +304,8 @@ class Queue:
         other_type = "The request include parameter that is not valid for this queue type"
         _check_attributes(draft)
         if draft.delay is not None:
-            if not 0 <= draft.delay <= LONGEST_DELAY:
-                raise invalid("DelaySeconds", draft.delay, f"DelaySeconds must be >= 0 and <= {LONGEST_DELAY}.")
+            if not 0 <= draft.delay <= LONGEST_DELAY_S:
+                raise invalid("DelaySeconds", draft.delay, f"DelaySeconds must be >= 0 and <= {LONGEST_DELAY_S}.")
             if self.fifo and draft.delay:
                 raise invalid("DelaySeconds", draft.delay, other_type)
         for name, value in (("MessageGroupId", draft.group), ("MessageDeduplicationId", draft.deduplication_id)):
@@ -384,8 +384,8 @@ class Queue:
 
     def change_visibility(self, receipt: str, seconds: int) -> None:
         """Make a message in flight visible again in `seconds` seconds. Raises SqsError."""
-        if not 0 <= seconds <= LONGEST_VISIBILITY:
-            reason = f"VisibilityTimeout must be >= 0 and <= {LONGEST_VISIBILITY}."
+        if not 0 <= seconds <= LONGEST_VISIBILITY_S:
+            reason = f"VisibilityTimeout must be >= 0 and <= {LONGEST_VISIBILITY_S}."
             raise invalid("VisibilityTimeout", seconds, reason)
         with self._engine.lock:
             message = self._of(receipt)
@@ -399,8 +399,8 @@ class Queue:
         """Delete all messages. Raises SqsError."""
         with self._engine.lock:
             now = self._now()
-            if now - self._purged < PURGE_EVERY:
-                text = f"Only one PurgeQueue operation on {self.name} is allowed every {PURGE_EVERY} seconds."
+            if now - self._purged < PURGE_EVERY_S:
+                text = f"Only one PurgeQueue operation on {self.name} is allowed every {PURGE_EVERY_S} seconds."
                 raise SqsError("PurgeQueueInProgress", text)
             self._purged = now
             for message in list(self._messages.values()):

@@ -133,8 +133,8 @@ class Actions:
         most = _within(request, "MaxNumberOfMessages", 1, sqs.MAX_BATCH)
         messages = queue.receive(
             1 if most is None else most,
-            _within(request, "VisibilityTimeout", 0, sqs.LONGEST_VISIBILITY),
-            _within(request, "WaitTimeSeconds", 0, sqs.LONGEST_WAIT),
+            _within(request, "VisibilityTimeout", 0, sqs.LONGEST_VISIBILITY_S),
+            _within(request, "WaitTimeSeconds", 0, sqs.LONGEST_WAIT_S),
         )
         system = {*(request.get("AttributeNames") or ()), *(request.get("MessageSystemAttributeNames") or ())}
         own = request.get("MessageAttributeNames") or ()

@@ -1,8 +1,8 @@
 """Lambda's event source mapping for the table's stream: reads, filters, calls the function, stores the position.
 
 Records are processed in order within a shard, and a shard after its parent. A failing batch is halved until the
-failing record is alone. That record is retried until it is `max_age` old and then written to `stream_failures`, in the
-format of Lambda's on-failure destination, so that it does not block the stream.
+failing record is alone. That record is retried until it is `max_age_s` old and then written to `stream_failures`, in
+the format of Lambda's on-failure destination, so that it does not block the stream.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from shared.aws.client import AwsClient, AwsError, AwsService, Unavailable
 
 STREAMS = AwsService("dynamodbstreams", "dynamodb", "DynamoDBStreams_20120810", "DYNAMODB_STREAMS")
 """The streams of DynamoDB Local. (Those of AWS are at the host `streams.dynamodb`, where Lambda reads them.)"""
-INTERVAL = 0.2
+INTERVAL_S = 0.2
 """Seconds between two reads of the stream without a nudge."""
-SPACING = 0.03
+SPACING_S = 0.03
 """The least seconds between two reads. Under load, a read gets several changes, and their events share reads."""
-SHARDS_EVERY = 10.0
+SHARDS_EVERY_S = 10.0
 """Seconds between two reads of the list of shards."""
-_PAUSE_AFTER_ERROR = 1.0
+_PAUSE_AFTER_ERROR_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 _DONE = "done"
 _EXPIRED, _TRIMMED = "ExpiredIteratorException", "TrimmedDataAccessException"
@@ -81,7 +81,7 @@ class Poller:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._nudged.wait(INTERVAL)
+            self._nudged.wait(INTERVAL_S)
             self._nudged.clear()
             try:
                 self.read()
@@ -90,8 +90,8 @@ class Poller:
                 if not self._stop.is_set():
                     log.exception("reading the stream failed")
                     self._iterators.clear()
-                    self._stop.wait(_PAUSE_AFTER_ERROR)
-            self._stop.wait(SPACING)
+                    self._stop.wait(_PAUSE_AFTER_ERROR_S)
+            self._stop.wait(SPACING_S)
 
     def read(self) -> None:
         """Process all records that the stream has now."""
@@ -119,7 +119,7 @@ class Poller:
             shard["ShardId"]: shard.get("ParentShardId") for shard in sorted(shards, key=lambda shard: shard["ShardId"])
         }
         self._checkpoints = {shard: mark for shard, mark in self._checkpoints.items() if shard in self._parents}
-        self._shards_known_until = time.monotonic() + SHARDS_EVERY
+        self._shards_known_until = time.monotonic() + SHARDS_EVERY_S
 
     def _read_batch(self, shard: str) -> bool:
         """Process the next records of a shard. Returns whether there may be more."""
@@ -189,7 +189,7 @@ class Poller:
             elif len(rest := batch[first_failed:]) > 1:
                 tries = 0
                 todo[:0] = [rest[: len(rest) // 2], rest[len(rest) // 2 :]]
-            elif time.time() - rest[0]["dynamodb"]["ApproximateCreationDateTime"] < self._source.max_age:
+            elif time.time() - rest[0]["dynamodb"]["ApproximateCreationDateTime"] < self._source.max_age_s:
                 tries += 1
                 todo.insert(0, rest)
                 self._stop.wait(min(0.1 * 2**tries, _LONGEST_PAUSE_S))

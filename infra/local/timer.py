@@ -12,12 +12,12 @@ from infra.local.lambdas import Lambdas
 from infra.local.proxy import Event
 from infra.topology import Function
 
-SHORTEST = 1.0
+SHORTEST_S = 1.0
 """The shortest time between two calls, in seconds, at any speed."""
 
 
-def start(function: Function, every: int, speed: float, functions: Lambdas, stop: threading.Event) -> None:
-    """In a new thread, call the function at once and then every `every` seconds, divided by `speed`."""
+def start(function: Function, every_s: int, speed: float, functions: Lambdas, stop: threading.Event) -> None:
+    """In a new thread, call the function at once and then every `every_s` seconds, divided by `speed`."""
     thread = lambdas.threads(f"{function.name}-timer", 1)
 
     def run() -> None:
@@ -25,7 +25,7 @@ def start(function: Function, every: int, speed: float, functions: Lambdas, stop
             # `Lambdas.call` has logged it; the next call may succeed.
             with contextlib.suppress(Exception):
                 functions.call(function, _event(function))
-            stop.wait(max(SHORTEST, every / speed))
+            stop.wait(max(SHORTEST_S, every_s / speed))
 
     thread.submit(run)
 

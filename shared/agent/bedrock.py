@@ -153,13 +153,13 @@ class Bedrock:
             ConnectionError as AwsConnectionError,
         )
 
-        wait, failure = 0.0, "the turn has no time left"
+        wait_s, failure = 0.0, "the turn has no time left"
         for attempt in range(ATTEMPTS):
-            seconds = deadline - self.monotonic() - wait - CONNECT_TIMEOUT_S
+            seconds = deadline - self.monotonic() - wait_s - CONNECT_TIMEOUT_S
             if seconds < LEAST_S:
                 break
-            if wait:
-                clock.sleep(wait)
+            if wait_s:
+                clock.sleep(wait_s)
             try:
                 with _read_timeout(min(seconds, READ_TIMEOUT_S)):
                     response: Mapping[str, Any] = self.client.converse(**self._request(messages, tools))
@@ -173,7 +173,7 @@ class Bedrock:
             except BotoCoreError as error:
                 # Its text may quote the request.
                 raise AgentFailed(type(error).__name__) from error
-            wait = random.uniform(0, min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**attempt))
+            wait_s = random.uniform(0, min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**attempt))
         raise AgentUnavailable(f"the model did not respond in time: {failure}")
 
     def _request(self, messages: Sequence[Mapping[str, Any]], tools: Tools) -> dict[str, Any]:
@@ -331,22 +331,22 @@ def _weekday(instant: clock.Instant) -> str:
     return days[instant // clock.DAY % 7]
 
 
-_timeout: ContextVar[float] = ContextVar("read_timeout", default=READ_TIMEOUT_S)
+_timeout_s: ContextVar[float] = ContextVar("read_timeout", default=READ_TIMEOUT_S)
 
 
 @contextlib.contextmanager
 def _read_timeout(seconds: float) -> Iterator[None]:
     """Cut off a request of this thread after `seconds` without a byte of the response, which Converse sends at once."""
-    token = _timeout.set(seconds)
+    token = _timeout_s.set(seconds)
     try:
         yield
     finally:
-        _timeout.reset(token)
+        _timeout_s.reset(token)
 
 
 def _limit_time(context: dict[str, Any], **_: Any) -> None:
     # Botocore has one read timeout for all requests of a client, unless a request's context has its own.
-    context["read_timeout"] = _timeout.get()
+    context["read_timeout"] = _timeout_s.get()
 
 
 def _client() -> Any:

@@ -202,7 +202,7 @@ class AwsClient:
             if not outcome.retryable or attempt == ATTEMPTS or not self._quota.take(cost):
                 outcome.error.uncertain = uncertain
                 raise outcome.error
-            self._pause(call, pause(self.service, attempt, outcome.throttled))
+            self._pause(call, pause_s(self.service, attempt, outcome.throttled))
             attempt += 1
 
     def _attempt(self, call: AwsCall, begun: Exchange | None) -> Success | Failure:
@@ -337,7 +337,7 @@ def outcome_of(service: AwsService, response: HttpResponse) -> Success | Failure
     )
 
 
-def pause(service: AwsService, attempt: int, throttled: bool) -> float:
+def pause_s(service: AwsService, attempt: int, throttled: bool) -> float:
     """Seconds to wait after this failed attempt (from 1): a random part of a time that doubles."""
     scale = THROTTLED_PAUSE_S if throttled else DYNAMODB_PAUSE_S if service is DYNAMODB else TRANSIENT_PAUSE_S
     return random.random() * float(min(scale * 2 ** (attempt - 1), _LONGEST_PAUSE_S))

@@ -65,14 +65,14 @@ def _deliver(api: _Api, token: str) -> int:
         started = clock.now()
         with _in_the_end(lambda: _delete(api, customer)):
             webhook = _await(token, started + ARRIVES_WITHIN_MS)
-            took = clock.now() - started
+            took_ms = clock.now() - started
             genuine = _is_signed(created["secret"], webhook)
             receipts.save_verdict(token, genuine=genuine)
             _expect(genuine, "the webhook has no valid signature")
             event = json.loads(webhook.body)
             _expect(event["type"] == "customer.created", f"the webhook is of an event {event['type']}")
             _expect(event["data"]["object"]["id"] == customer, "the webhook is of another customer")
-    return took
+    return took_ms
 
 
 def _delete(api: _Api, customer: str) -> None:

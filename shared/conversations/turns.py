@@ -172,8 +172,8 @@ def wake_up(message: MessageRow, delay_s: int | None = None) -> wake_ups.WakeUp:
 
 def both_wake_ups(message: MessageRow) -> list[wake_ups.WakeUp]:
     """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
-    give_up = message["asked_at"] + GIVE_UP_MS - clock.now()
-    return [wake_up(message), wake_up(message, delay_s=max(0, give_up // clock.SECOND + 1))]
+    give_up_ms = message["asked_at"] + GIVE_UP_MS - clock.now()
+    return [wake_up(message), wake_up(message, delay_s=max(0, give_up_ms // clock.SECOND + 1))]
 
 
 def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequence[table.Put]]:

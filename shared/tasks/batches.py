@@ -145,7 +145,7 @@ def each_record(
     return found
 
 
-def in_order_for(sent_at: clock.Instant) -> float:
+def in_order_for_s(sent_at: clock.Instant) -> float:
     """Seconds for which a message waits for the previous one of its FIFO group. `sent_at` is in milliseconds."""
     return max(0, sent_at + IN_ORDER_FOR_MS - clock.now()) / clock.SECOND
 
@@ -177,7 +177,7 @@ def _run_concurrently(work: Work, messages: Sequence[QueueMessage]) -> list[Queu
 def _process(work: Work, message: QueueMessage, previous: Future[bool] | None = None) -> bool:
     """Run `work` on the message, after the previous message of its group. Whether it succeeded."""
     if previous is not None:
-        wait([previous], in_order_for(message.sent_at))
+        wait([previous], in_order_for_s(message.sent_at))
     with trace.naming(sqs_message_id=message.id):
         return _succeeds(work, message)
 

@@ -243,12 +243,12 @@ def postpone_wake_up(row: table.Row) -> None:
     Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
     wake-up has started may be the one that holds it.
     """
-    wait = clock.scaled_ms(min(MIN_INTERVAL_S * 2 ** row.get("wake_ups", 0), MAX_INTERVAL_S))
+    interval_ms = clock.scaled_ms(min(MIN_INTERVAL_S * 2 ** row.get("wake_ups", 0), MAX_INTERVAL_S))
     update = table.Update(
         row["pk"],
         row["sk"],
         # The shard, too: the stage may have another number of shards than when the row was written.
-        set={"due": due(clock.now() + wait), "due_shard": due_shard(row["sk"])},
+        set={"due": due(clock.now() + interval_ms), "due_shard": due_shard(row["sk"])},
         expressions=("wake_ups = if_not_exists(wake_ups, :none) + :one",),
         condition="due = :due",
         values={":due": row["due"], ":none": 0, ":one": 1},

@@ -205,7 +205,7 @@ def _after_quick(endpoint: Snapshot, arrival: Arrival, now: clock.Instant) -> di
     if endpoint.slow_until is None or endpoint.slow_until <= now:
         ended = {"slow_attempts": endpoint.slow_attempts, "slow_until": endpoint.slow_until}
         changes |= {name: None for name, value in ended.items() if value}
-    waited = arrival.waited_ms if arrival.queue == queues.FIRST else 0
-    if waited > BEHIND_MS and endpoint.busy_until - now < BUSY_FOR_MS // 2:
+    waited_ms = arrival.waited_ms if arrival.queue == queues.FIRST else 0
+    if waited_ms > BEHIND_MS and endpoint.busy_until - now < BUSY_FOR_MS // 2:
         changes["busy_until"] = now + BUSY_FOR_MS
     return changes

@@ -20,7 +20,7 @@ HOURS = 24
 
 @dataclass(frozen=True)
 class Attempts:
-    """Some attempts. Durations are in milliseconds."""
+    """Some attempts."""
 
     attempts: Sequence[Attempt]
 
@@ -40,12 +40,12 @@ class Attempts:
         return self.count - self.accepted
 
     @property
-    def median(self) -> int:
+    def median_ms(self) -> int:
         """Their median duration."""
         return int(statistics.median(one["duration_ms"] for one in self.attempts))
 
     @property
-    def longest(self) -> int:
+    def longest_ms(self) -> int:
         """The duration of the longest one."""
         return max(one["duration_ms"] for one in self.attempts)
 

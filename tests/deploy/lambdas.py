@@ -118,7 +118,7 @@ class Functions:
         if name not in self._running:
             function = _function(name)
             program = Program(
-                self._python, self._support, self.bundle.folder, topology.ENTRY_POINT, timeout=function.timeout
+                self._python, self._support, self.bundle.folder, topology.ENTRY_POINT, timeout=function.timeout_s
             )
             running = FunctionProcess(
                 program, self._environment(function), self._log(name), in_child=processes.die_with_parent()

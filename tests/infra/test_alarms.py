@@ -137,17 +137,17 @@ def test_every_function_has_an_alarm_for_crashes(prod: Synthesized) -> None:
     assert found.keys() == {f"${{{function}}}" for function in others.values()}
     # What runs on a schedule must be able to fail often enough.
     for function in topology.FUNCTIONS:
-        if function.every and function.name in others:
+        if function.every_s and function.name in others:
             alarm = found[f"${{{prod.functions[function.name]}}}"]
-            assert alarm["Threshold"] <= seconds_to_alarm(alarm) / function.every
+            assert alarm["Threshold"] <= seconds_to_alarm(alarm) / function.every_s
 
 
 def test_a_schedule_that_stops_is_an_alarm_by_its_silence(prod: Synthesized) -> None:
     found = alarms_of_metric(prod, "Invocations")
     scheduled = {
-        prod.functions[function.name]: function.every
+        prod.functions[function.name]: function.every_s
         for function in topology.FUNCTIONS
-        if function.every and function.name != metrics.CANARY
+        if function.every_s and function.name != metrics.CANARY
     }
     assert found.keys() == {f"${{{function}}}" for function in scheduled}
     for function, every in scheduled.items():
@@ -225,7 +225,7 @@ def test_a_canary_that_fails_twice_or_falls_silent_is_an_alarm_where_it_runs(sta
             assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
             # A report that is only late would count as a second failure.
             assert "SilenceIsZero" not in alarm
-            (every,) = [function.every for function in topology.FUNCTIONS if function.name == metrics.CANARY]
+            (every,) = [function.every_s for function in topology.FUNCTIONS if function.name == metrics.CANARY]
             assert alarm["Period"] == every
 
 

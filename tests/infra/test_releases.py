@@ -66,7 +66,7 @@ def groups(stage: Synthesized) -> dict[str, Any]:
 def test_prod_moves_an_alias_bit_by_bit_and_back_on_the_alarm_of_the_new_version(
     prod: Synthesized, function: Function
 ) -> None:
-    if function.every:
+    if function.every_s:
         assert prod.aliases[function.name] not in groups(prod), "too few invocations for an alarm"
         return
     group = groups(prod)[prod.aliases[function.name]]

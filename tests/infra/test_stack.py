@@ -80,7 +80,7 @@ def test_a_function_runs_the_topologys_handler_with_its_settings(prod: Synthesiz
     assert made["Handler"] == topology.ENTRY_POINT
     assert made["Runtime"] == "python3.13"
     assert made["Architectures"] == ["arm64"]
-    assert made["Timeout"] == function.timeout
+    assert made["Timeout"] == function.timeout_s
     assert made["MemorySize"] == function.memory
 
 
@@ -267,10 +267,10 @@ def test_a_scheduled_function_has_its_schedule_and_no_repeats(prod: Synthesized,
     target = prod.live(function.name)
     rules = prod.all("AWS::Events::Rule")
     mine = {name: rule for name, rule in rules.items() if rule["Targets"][0]["Arn"] == target}
-    assert len(mine) == (1 if function.every else 0)
-    if function.every:
+    assert len(mine) == (1 if function.every_s else 0)
+    if function.every_s:
         ((name, rule),) = mine.items()
-        minutes = function.every // 60
+        minutes = function.every_s // 60
         assert rule["ScheduleExpression"] == f"rate({minutes} minute{'s' if minutes > 1 else ''})"
         assert rule["State"] == "ENABLED"
         permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
@@ -402,7 +402,7 @@ def test_a_stream_source_loses_nothing(prod: Synthesized, function: Function) ->
         assert mapping["BisectBatchOnFunctionError"] is True
         # Retried for hours, and put aside before the stream forgets it.
         assert mapping["MaximumRetryAttempts"] == -1
-        assert 12 * 3_600 <= mapping["MaximumRecordAgeInSeconds"] == function.stream.max_age <= 23 * 3_600
+        assert 12 * 3_600 <= mapping["MaximumRecordAgeInSeconds"] == function.stream.max_age_s <= 23 * 3_600
         assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert text(mapping["DestinationConfig"]["OnFailure"]["Destination"]) == arn(prod.bucket)
 

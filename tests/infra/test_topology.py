@@ -47,7 +47,7 @@ def test_a_functions_handler_is_in_the_source_tree(function: Function) -> None:
 
 @each_function
 def test_a_function_has_a_way_to_be_started(function: Function) -> None:
-    starts = (function.routes, function.queues, function.stream, function.every, function.bot, function.reads_logs)
+    starts = (function.routes, function.queues, function.stream, function.every_s, function.bot, function.reads_logs)
     assert any(starts)
 
 
@@ -61,19 +61,19 @@ def test_grants_name_single_actions_of_the_right_service(function: Function) -> 
 
 @each_function
 def test_a_function_behind_the_gateway_ends_before_the_gateway_gives_up(function: Function) -> None:
-    assert not function.routes or function.timeout <= 29
+    assert not function.routes or function.timeout_s <= 29
 
 
 @each_function
 def test_a_schedule_is_whole_minutes(function: Function) -> None:
-    assert not function.every or function.every % 60 == 0
+    assert not function.every_s or function.every_s % 60 == 0
 
 
 def test_every_queue_has_one_reader_and_time_for_it() -> None:
     for queue in topology.QUEUES:
         readers = [f for f in topology.FUNCTIONS if queue.name in {source.queue for source in f.queues}]
         assert len(readers) == 1, queue.name
-        assert queue.visibility >= 6 * readers[0].timeout, queue.name
+        assert queue.visibility_s >= 6 * readers[0].timeout_s, queue.name
 
 
 def test_every_queue_and_machine_is_used() -> None:

@@ -240,7 +240,7 @@ def test_a_change_is_no_event_though_fan_out_had_begun_before(
 
 def test_an_erasure_waits_until_no_request_of_an_earlier_function_is_accepted() -> None:
     # A function that stands still sends its last request late. AWS refuses it five minutes after its signature.
-    assert max(function.timeout for function in topology.FUNCTIONS) + 300 < erasing.SETTLES_S
+    assert max(function.timeout_s for function in topology.FUNCTIONS) + 300 < erasing.SETTLES_S
 
 
 def test_an_attempt_under_way_is_not_recorded(stage: Stage, stopped_clock: Clock) -> None:

@@ -250,7 +250,7 @@ class World:
 
     def invoke(self, function: str, event: Any) -> Ended:
         """Call a function as Lambda does, and wait for its end."""
-        timeout, module = FUNCTIONS[function].timeout, _module(function)
+        timeout, module = FUNCTIONS[function].timeout_s, _module(function)
         deadline = self.now + timeout
         return self._run(
             function,

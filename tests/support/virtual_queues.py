@@ -159,7 +159,7 @@ class DeliveryQueues:
         heapq.heappush(self._events, (at, next(self._numbers), lambda: act(*arguments)))
 
     def _create(self, queue: topology.Queue) -> Queue:
-        attributes = {"VisibilityTimeout": str(queue.visibility)} | (resources.FIFO if queue.fifo else {})
+        attributes = {"VisibilityTimeout": str(queue.visibility_s)} | (resources.FIFO if queue.fifo else {})
         return self._engine.create(f"{queue.name}{'.fifo' if queue.fifo else ''}", attributes)
 
     def _fan_out(self, receiver: Receiver, object_id: str, number: int) -> None:
@@ -225,7 +225,7 @@ class DeliveryQueues:
         after = partial(self._start_next, invocation, chain, position + 1)
         if position + 1 < len(chain):
             sent = clock.Instant(invocation.messages[chain[position + 1]]["Attributes"]["SentTimestamp"])
-            self._at(self._time.now + batches.in_order_for(sent), after)
+            self._at(self._time.now + batches.in_order_for_s(sent), after)
         self._at(self._cpu(invocation, CPU / 2) + CALLS, self._claimed, invocation, message, after)
 
     def _cpu(self, invocation: _Invocation, seconds: float) -> float:

@@ -229,7 +229,7 @@ def test_the_worker_has_time_for_the_longest_batch() -> None:
     """Its messages run concurrently: one waits for the previous one, until it is due, and for a receiver that hangs."""
     waits = (batches.IN_ORDER_FOR_MS + tasks.EARLY_MS) / clock.SECOND
     handling = http_client.DEADLINE_S + commit.CONFLICT_S
-    assert waits + handling < DELIVER.timeout
+    assert waits + handling < DELIVER.timeout_s
     assert handling < deliver.LEASE_MS / clock.SECOND
 
 

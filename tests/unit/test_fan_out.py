@@ -232,7 +232,7 @@ def test_an_outage_of_twenty_minutes_loses_no_event_and_keeps_each_objects_in_or
         records = records[numbers.index(failed[0]) if failed else SOURCE.batch_size :]
         # Lambda retries until a record is too old; with growing waits, here of half a minute.
         aws.time.forward(30 if failed else 0)
-    assert OUTAGE <= aws.time.elapsed < OUTAGE + 120 < SOURCE.max_age
+    assert OUTAGE <= aws.time.elapsed < OUTAGE + 120 < SOURCE.max_age_s
     [woken] = stage.woken.values()
     expected = {name: [f"{name} {number + 1}" for number in range(names.count(name))] for name in names}
     for written in (stage.written, woken):

@@ -171,8 +171,8 @@ def test_the_wake_ups_of_rows_go_out_before_the_rows_are_postponed() -> None:
 def test_it_stops_in_time_however_long_calls_take(latency: float) -> None:
     backlog = Backlog(dict.fromkeys(SHARDS, BACKLOG))
     [function] = [function for function in topology.FUNCTIONS if function.name == "sweep"]
-    run, _ = swept(backlog, latency, seconds=function.timeout)
-    assert run.ended <= function.timeout
+    run, _ = swept(backlog, latency, seconds=function.timeout_s)
+    assert run.ended <= function.timeout_s
     assert backlog.woken or latency > 30
     # What was not postponed is woken again by the next run.
     assert {*backlog.postponed} <= {*backlog.woken}

@@ -226,14 +226,14 @@ def with_request(consent: Consent, session_id: str) -> ConsentDocument:
     now, old = clock.now(), consent.doc
     if _is_limited(consent, now):
         raise ApiError(Code.CONSENT_REQUEST_LIMITED)
-    lasts = SILENCE_S if consent.behaviour == ConsentBehaviour.SILENT else LASTS_S
+    lasts_s = SILENCE_S if consent.behaviour == ConsentBehaviour.SILENT else LASTS_S
     return {
         **_never_asked(consent.phone),
         "status": ConsentStatus.PENDING,
         "request": old["request"] + 1,
         "requests": [*old["requests"], clock.iso(now)][-2:],
         "requested_at": clock.iso(now),
-        "expires_at": clock.iso(now + clock.scaled_ms(lasts)),
+        "expires_at": clock.iso(now + clock.scaled_ms(lasts_s)),
         "sessions": [session_id],
     }
 
@@ -363,7 +363,7 @@ def _is_limited(consent: Consent, now: clock.Instant) -> bool:
     if consent.behaviour is not None:
         return consent.behaviour == ConsentBehaviour.LIMITED
     earlier = [clock.parse(at) for at in consent.doc["requests"]]
-    return any(sum(now - at < period for at in earlier) >= limit for period, limit in REQUESTS)
+    return any(sum(now - at < period_ms for at in earlier) >= limit for period_ms, limit in REQUESTS)
 
 
 def _group(scope: Scope) -> str:

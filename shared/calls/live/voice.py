@@ -70,8 +70,8 @@ def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> 
         if text is None:
             turn = _silence(scope, session)
         else:
-            left = (deadline - clock.now()) / clock.SECOND
-            turn = _answer(scope, session, text, agent_for(scope), left)
+            seconds_left = (deadline - clock.now()) / clock.SECOND
+            turn = _answer(scope, session, text, agent_for(scope), seconds_left)
         table.write(turn.writes, uuid.uuid4().hex)
         if turn.actions is not None:
             count_turn(scope, turn.actions)
@@ -153,9 +153,9 @@ def _lines(session: SessionRecord, before: Sequence[Line], text: str, reply: str
     began = session.doc["answered_at"] or session.doc["dialed_at"]
     began_at = session.row["started_at"] if began is None else clock.parse(began)
     customer, agent = dialogue.to_lines([("customer", text), ("agent", reply)])
-    length = customer["ended_at_ms"] - customer["started_at_ms"]
+    length_ms = customer["ended_at_ms"] - customer["started_at_ms"]
     last = before[-1]["ended_at_ms"] if before else 0
-    start = max(last + 1, clock.now() - began_at - length)
+    start = max(last + 1, clock.now() - began_at - length_ms)
     return [
         {**line, "started_at_ms": line["started_at_ms"] + start, "ended_at_ms": line["ended_at_ms"] + start}
         for line in (customer, agent)

@@ -134,13 +134,13 @@ def test_the_pauses_are_botocores(service: AwsService, code: str, attempt: int) 
     random.seed(attempt)
     expected = backoff.delay_amount(theirs.context)
     random.seed(attempt)
-    assert aws_client.pause(service, attempt, theirs.throttled) == pytest.approx(expected)
+    assert aws_client.pause_s(service, attempt, theirs.throttled) == pytest.approx(expected)
 
 
 def test_one_call_takes_no_longer_than_is_stated() -> None:
     """`sweep` begins a call only if there is time for it."""
     random.seed(1)
-    pauses = max(sum(aws_client.pause(SQS, attempt, True) for attempt in range(1, ATTEMPTS)) for _ in range(1000))
+    pauses = max(sum(aws_client.pause_s(SQS, attempt, True) for attempt in range(1, ATTEMPTS)) for _ in range(1000))
     assert 6 < pauses < 7
     assert ATTEMPTS * (2 + 6) + 7 <= aws_client.LONGEST_CALL_S == 40
 

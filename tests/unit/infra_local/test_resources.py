@@ -40,7 +40,7 @@ def test_a_queue_has_the_attributes_of_the_stacks(aws: Any, queue: topology.Queu
     sqs = aws("sqs")
     address = resources.create_queues(sqs)[queue.name]
     found = sqs.get_queue_attributes(QueueUrl=address.url, AttributeNames=["All"])["Attributes"]
-    assert found["VisibilityTimeout"] == str(queue.visibility)
+    assert found["VisibilityTimeout"] == str(queue.visibility_s)
     assert (found.get("FifoQueue"), found.get("DeduplicationScope"), found.get("FifoThroughputLimit")) == (
         ("true", "messageGroup", "perMessageGroupId") if queue.fifo else (None, None, None)
     )
