@@ -19,14 +19,12 @@ from shared.agent.tools import Action, HandoffReason, TurnInput, TurnResult
 from shared.core import metrics
 from shared.store.keys import Scope
 
-Role = Literal["user", "assistant"]
-
 
 @dataclass(frozen=True)
 class Utterance:
     """One message of a conversation or call. The content of a user's message is untrusted."""
 
-    role: Role
+    role: Literal["user", "assistant"]
     content: str
 
 

@@ -168,3 +168,10 @@ class Ending:
     call_status: SessionCallStatus
     ended_reason: EndedReason
     answered_by: AnsweredBy | None = None
+
+
+VOICEMAIL = Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")
+BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
+NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOWED)
+PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
+PROVIDER_TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)

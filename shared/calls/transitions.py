@@ -16,7 +16,9 @@ from shared.calls import capacity, project_limits, sessions
 from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
 from shared.calls.statuses import (
+    BLOCKED,
     ENDED,
+    NOT_ALLOWED,
     OUTCOMES,
     Channel,
     EndedReason,
@@ -52,13 +54,10 @@ CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED
 CONSENT_EXPIRED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_EXPIRED)
 CONSENT_REVOKED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_REVOKED)
 CUSTOMER_DELETED = Ending(SessionCallStatus.FAILED, EndedReason.CUSTOMER_DELETED)
-NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOWED)
-BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
 APPOINTMENT_CANCELLED = Ending(SessionCallStatus.FAILED, EndedReason.APPOINTMENT_CANCELLED)
 PHONE_CHANGED = Ending(SessionCallStatus.FAILED, EndedReason.PHONE_CHANGED)
 OPTED_OUT = Ending(SessionCallStatus.FAILED, EndedReason.OPTED_OUT)
 CANCELED = Ending(SessionCallStatus.FAILED, EndedReason.CANCELED)
-PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
 
 
 @dataclass(frozen=True)

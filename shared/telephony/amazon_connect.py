@@ -32,7 +32,17 @@ from botocore.exceptions import ConnectionError as AwsConnectionError
 
 from shared.aws import services
 from shared.aws.error_codes import is_throttled
-from shared.calls.statuses import AnsweredBy, EndedReason, Ending, SessionCallStatus
+from shared.calls.statuses import (
+    BLOCKED,
+    NOT_ALLOWED,
+    PROVIDER_ERROR,
+    PROVIDER_TIMEOUT,
+    VOICEMAIL,
+    AnsweredBy,
+    EndedReason,
+    Ending,
+    SessionCallStatus,
+)
 from shared.core import clock
 from shared.core.log import logger
 from shared.telephony import Busy, CallRefused, ContactOwner, ContactState, NoCapacity, NotConfigured
@@ -49,13 +59,8 @@ AGENT_HANGUP = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP)
 NO_ANSWER = Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER)
 LINE_BUSY = Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)
 DECLINED = Ending(SessionCallStatus.NO_ANSWER, EndedReason.DECLINED)
-VOICEMAIL = Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")
 FAX = Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER, "machine")
 INVALID_NUMBER = Ending(SessionCallStatus.INVALID_NUMBER, EndedReason.INVALID_NUMBER)
-BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
-NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOWED)
-PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
-PROVIDER_TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from shared.calls import sessions, transitions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
 from shared.calls.sessions import SESSIONS, SessionChanges
-from shared.calls.statuses import ConsentStatus, Ending
+from shared.calls.statuses import PROVIDER_ERROR, ConsentStatus, Ending
 from shared.core import clock
 from shared.core.log import logger
 from shared.customers import opt_outs
@@ -165,7 +165,7 @@ def end_undelivered(failure: whatsapp.UndeliveredRequest) -> None:
             logger().info("failure report matches no pending consent request", extra={"error": failure.code})
             return
         logger().warning("request for consent not delivered", extra={"error": failure.code})
-        close(consent, _after_giving_up(consent, sent=False), transitions.PROVIDER_ERROR, summary=CANNOT_ASK)
+        close(consent, _after_giving_up(consent, sent=False), PROVIDER_ERROR, summary=CANNOT_ASK)
 
     commit.retry_on_conflict(attempt)
 
@@ -252,7 +252,7 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: SendR
             close(present, doc, None, claim=claim)
         case CannotSend(summary):
             doc = _after_giving_up(present, sent=present.ask_tries > 1)
-            close(present, doc, transitions.PROVIDER_ERROR, summary=summary, claim=claim)
+            close(present, doc, PROVIDER_ERROR, summary=summary, claim=claim)
 
 
 def _mark_sent(consent: Consent) -> table.Update:

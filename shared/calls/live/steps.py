@@ -19,7 +19,17 @@ from shared.calls import capacity, dialogue, project_limits, sessions, transcrip
 from shared.calls.dialogue import Progress
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord, SessionRow
-from shared.calls.statuses import CallOutcome, Channel, EndedReason, Ending, FileStatus, SessionCallStatus
+from shared.calls.statuses import (
+    PROVIDER_ERROR,
+    PROVIDER_TIMEOUT,
+    VOICEMAIL,
+    CallOutcome,
+    Channel,
+    EndedReason,
+    Ending,
+    FileStatus,
+    SessionCallStatus,
+)
 from shared.calls.transitions import Clearance, Denied, PutOff
 from shared.core import clock
 from shared.core.limits import LONGEST_CALL_MINUTES
@@ -46,8 +56,6 @@ LONGEST_MS = LONGEST_CALL_MINUTES * clock.MINUTE
 """How long a call may take, from dialing on."""
 FILES_GIVEN_UP_AFTER_MS = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
-VOICEMAIL = Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")
-TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
 NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."
 WAITED_TOO_LONG = "The call waited for an hour, because too many calls were under way."
@@ -58,7 +66,7 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     record = SESSIONS.record(claim.row)
     if sessions.is_starting(record):
         if clock.now() - record.row["started_at"] >= START_WITHIN_MS:
-            tasks.save_step(claim, _end_dialed(scope, record, TIMEOUT, None, clock.now()))
+            tasks.save_step(claim, _end_dialed(scope, record, PROVIDER_TIMEOUT, None, clock.now()))
         else:
             _call_carrier(scope, claim, record, first=False)
     elif record.doc["call_status"] == SessionCallStatus.QUEUED:
@@ -86,9 +94,9 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
                 extra={"session_id": record.doc["id"]},
             )
             summary: SessionChanges = {"summary": NO_MEDIA_BRIDGE}
-            writes = transitions.end_call(scope, record, transitions.PROVIDER_ERROR, summary).writes
+            writes = transitions.end_call(scope, record, PROVIDER_ERROR, summary).writes
         case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = transitions.end_call(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
+            writes = transitions.end_call(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
         case PutOff():
             writes = transitions.put_off_or_end(scope, record, clear)
         case Clearance():
@@ -132,7 +140,7 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
         tasks.save_step(claim, transitions.end_call(scope, record, refused.ending).writes)
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
-        end = transitions.end_call(scope, record, transitions.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
+        end = transitions.end_call(scope, record, PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
         tasks.save_step(claim, end.writes)
     else:
         tasks.save_step(claim, contacts.save_accepted_call(scope, record, contact_id, clock.now() + POLL_MS))
@@ -159,7 +167,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
         logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
         state, patience_ms = None, LONGEST_MS + LOST_AFTER_MS
     if state is None and age_ms >= patience_ms:
-        return _end_dialed(scope, record, TIMEOUT, None, now)
+        return _end_dialed(scope, record, PROVIDER_TIMEOUT, None, now)
     if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
         adapters.carrier().stop(contact_id)
         return _end_dialed(scope, record, transitions.OPTED_OUT, None, now)
@@ -181,7 +189,9 @@ def _describe(contact_id: str, age_ms: int) -> ContactState | None:
     if state is None or state.ending is not None or age_ms < LONGEST_MS:
         return state
     adapters.carrier().stop(contact_id)
-    too_long = TIMEOUT if state.answered_at is None else Ending(SessionCallStatus.COMPLETED, EndedReason.MAX_DURATION)
+    too_long = (
+        PROVIDER_TIMEOUT if state.answered_at is None else Ending(SessionCallStatus.COMPLETED, EndedReason.MAX_DURATION)
+    )
     return ContactState(state.answered_at, clock.now(), too_long)
 
 

@@ -10,7 +10,15 @@ import pytest
 from shared.calls import project_limits
 from shared.calls.consent import consent_requests
 from shared.calls.live.steps import BUSY_MS, FILES_GIVEN_UP_AFTER_MS, POLL_MS, START_AGAIN_MS, START_WITHIN_MS
-from shared.calls.statuses import ConsentStatus, EndedReason, Ending, SessionCallStatus
+from shared.calls.statuses import (
+    BLOCKED,
+    NOT_ALLOWED,
+    PROVIDER_ERROR,
+    ConsentStatus,
+    EndedReason,
+    Ending,
+    SessionCallStatus,
+)
 from shared.core import clock
 from shared.telephony import Busy, CallRefused, ContactState, NoCapacity, adapters, amazon_connect
 from tests.support.clocks import Clock
@@ -232,10 +240,10 @@ def test_a_carrier_that_stays_busy_is_given_up(stage: Stage, stopped_clock: Cloc
 @pytest.mark.parametrize(
     "ending",
     [
-        amazon_connect.NOT_ALLOWED,
-        amazon_connect.BLOCKED,
+        NOT_ALLOWED,
+        BLOCKED,
         amazon_connect.INVALID_NUMBER,
-        amazon_connect.PROVIDER_ERROR,
+        PROVIDER_ERROR,
     ],
     ids=str,
 )
