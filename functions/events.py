@@ -47,8 +47,8 @@ def retrieve_delivery(request: Request[None]) -> Response:
 
     Returns the delivery with all of its attempts (promises 9).
     """
-    found = deliveries.find(request.scope, request.id, request.params["delivery_id"])
-    [row] = commands.cancel_closed(request.scope, [found])
+    stored = deliveries.find(request.scope, request.id, request.params["delivery_id"])
+    [row] = commands.cancel_closed(request.scope, [stored])
     return responses.ok(deliveries.view(row))
 
 

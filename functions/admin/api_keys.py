@@ -62,7 +62,7 @@ def create(visit: InProject) -> Response:
     except ApiError as error:
         return _list(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
     try:
-        made = audited_keys.create(
+        creation = audited_keys.create(
             visit.scope.project_id,
             MODES[wanted.mode],
             wanted.label,
@@ -73,7 +73,7 @@ def create(visit: InProject) -> Response:
         )
     except Recorded:
         return visit.redirect(visit.path("api_keys?notice=created"))
-    return visit.render("api_key_created.html", 201, section="api_keys", made=made, old=None)
+    return visit.render("api_key_created.html", 201, section="api_keys", made=creation, old=None)
 
 
 def ask_to_rotate(visit: InProject) -> Response:
@@ -87,14 +87,14 @@ def rotate(visit: InProject) -> Response:
     sent = {"valid_for": visit.form.get("valid_for", "")}
     try:
         _, valid_ms = VALID_FOR[fields.validate(Rotation, sent).valid_for]
-        made = audited_keys.rotate(
+        creation = audited_keys.rotate(
             visit.scope.project_id, old.id, valid_ms, _end(visit), visit.actor, also=[visit.once()]
         )
     except Recorded:
         return visit.redirect(visit.path("api_keys?notice=created"))
     except ApiError as error:
         return _rotation(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
-    return visit.render("api_key_created.html", 201, section="api_keys", made=made, old=_find(visit))
+    return visit.render("api_key_created.html", 201, section="api_keys", made=creation, old=_find(visit))
 
 
 def ask_to_revoke(visit: InProject) -> Response:

@@ -106,10 +106,10 @@ def choose_customer(visit: InProject) -> Response:
 def _typed_time(at: str) -> str | None:
     """A local time of a link, as pages show times."""
     try:
-        found = datetime.fromisoformat(at)
+        typed = datetime.fromisoformat(at)
     except ValueError:
         return None
-    return f"{times.day(found)}, {found:%H:%M}"
+    return f"{times.day(typed)}, {typed:%H:%M}"
 
 
 def ask_to_create(visit: InProject) -> Response:
@@ -125,7 +125,7 @@ def create(visit: InProject) -> Response:
         change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
         forms.warn(visit, _warnings(visit, change.doc), "Create appointment", "at")
         after = {"customer": customer["id"], **forms.part(change.doc, _AUDITED)}
-        made = visit.commit(
+        created = visit.commit(
             lambda: change,
             lambda new: visit.entry("appointment.created", new["id"], after=after),
             lambda _: visit.once(),
@@ -133,9 +133,9 @@ def create(visit: InProject) -> Response:
     except ApiError as error:
         return _form(visit, None, error)
     except SentBefore:
-        made = None
-    if made is not None and visit.query.get("at"):
-        return visit.redirect(_on_its_day(visit, made, "created"))
+        created = None
+    if created is not None and visit.query.get("at"):
+        return visit.redirect(_on_its_day(visit, created, "created"))
     return visit.redirect(visit.to("customers", customer["id"], notice="appointment"))
 
 
@@ -219,11 +219,11 @@ def cancel(visit: InProject) -> Response:
 
 def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
     start, end = today.span(appointment)
-    found = []
+    reasons = []
     if start < clock.now():
-        found.append("This time is in the past.")
+        reasons.append("This time is in the past.")
     if not hours.contain(visit.settings["opening_hours"], visit.zone, start, end):
-        found.append("This time is outside the opening hours.")
+        reasons.append("This time is outside the opening hours.")
     near, _ = today.between(visit, max(start - _LONGEST_MS, times.FIRST), end, _EXAMINED)
     docs = [one.doc for one in near]
     others = {one["id"]: one for one in docs if one["status"] not in today.FREE and one["id"] != appointment["id"]}
@@ -231,18 +231,18 @@ def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
     taken = [others[id] for id in today.overlapping(appointment["id"], spans)]
     same = [one for one in taken if one["customer_id"] == appointment["customer_id"] and today.span(one)[0] == start]
     if same:
-        found.append("The customer already has an appointment at this time.")
+        reasons.append("The customer already has an appointment at this time.")
     named = names.of(visit, (one["customer_id"] for one in taken[:_NAMED_OVERLAPS]))
     for one in taken[:_NAMED_OVERLAPS]:
         person = named.get(one["customer_id"])
         name = (person["name"] or person["phone"]) if person else one["customer_id"]
         if one not in same:
-            found.append(f"It overlaps with {name}, {times.shown(one['appointment_at'], visit.zone)}.")
+            reasons.append(f"It overlaps with {name}, {times.shown(one['appointment_at'], visit.zone)}.")
     for one in _others_of_the_day(visit, appointment):
         if one not in taken:
             at = times.shown(one["appointment_at"], visit.zone)
-            found.append(f"The customer has another appointment on this day: {one['title'] or 'Appointment'}, {at}.")
-    return found
+            reasons.append(f"The customer has another appointment on this day: {one['title'] or 'Appointment'}, {at}.")
+    return reasons
 
 
 def _others_of_the_day(visit: InProject, appointment: Appointment) -> list[Appointment]:

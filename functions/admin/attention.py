@@ -31,7 +31,7 @@ _MEANT = (
     EndedReason.APPOINTMENT_CANCELLED,
     EndedReason.CUSTOMER_DELETED,
 )
-"""Why a call failed that somebody did not want to be made: it needs nobody."""
+"""The reasons of failed calls that need no person, because somebody decided against the call."""
 UNUSED_FOR_MS = clock.DAY
 """The age from which a key that was never used is shown."""
 

@@ -95,10 +95,10 @@ def _line(visit: InProject, entry: AuditEntry, named: dict[str, str], paths: dic
     kind = entry.action.partition(".")[0]
     if kind in _SETTINGS:
         return TrailLine(entry, _SETTINGS[kind], {entry.target: visit.path(kind)})
-    found = {id: paths[id] for id in _ids(entry) if id in paths}
-    if kind == "delivery" and entry.after.get("event") in found:
-        found[entry.target] = f"{found[entry.after['event']]}#{entry.target}"
-    return TrailLine(entry, "Delivery" if kind == "delivery" else named.get(entry.target), found)
+    pages = {id: paths[id] for id in _ids(entry) if id in paths}
+    if kind == "delivery" and entry.after.get("event") in pages:
+        pages[entry.target] = f"{pages[entry.after['event']]}#{entry.target}"
+    return TrailLine(entry, "Delivery" if kind == "delivery" else named.get(entry.target), pages)
 
 
 def _ids(entry: AuditEntry) -> list[str]:
@@ -108,12 +108,12 @@ def _ids(entry: AuditEntry) -> list[str]:
 def _names(visit: InProject, ids: Iterable[str]) -> dict[str, str]:
     """What the page calls the resources with these ids. Webhook endpoints have their labels or URLs."""
     wanted = [*ids]
-    found = names.of(visit, wanted)
-    people = found | names.of(visit, {one.get("customer_id") for one in found.values()} - found.keys())
+    resources = names.of(visit, wanted)
+    people = resources | names.of(visit, {one.get("customer_id") for one in resources.values()} - resources.keys())
     chosen = [id for id in wanted if id.startswith(endpoints.WEBHOOK_ENDPOINTS.prefix)]
     known = endpoints.read(visit.scope, chosen) if chosen else {}
     labels = {id: one.doc["label"] or one.doc["url"] for id, one in known.items()}
-    return {id: words.subject(one, people) for id, one in found.items()} | labels
+    return {id: words.subject(one, people) for id, one in resources.items()} | labels
 
 
 PAGES = (

@@ -55,5 +55,5 @@ def _bar(hour: Hour, most: int, slowest_ms: int) -> Bar:
 
 
 def _height(value: int, most: int) -> int:
-    """The height of a bar. What is not nothing can be seen."""
+    """The height of a bar, at least 1 unless the value is 0."""
     return max(1, value * HEIGHT // most) if value and most else 0

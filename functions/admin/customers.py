@@ -261,8 +261,8 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
     record = _find(visit)
     customer = record.doc
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
-    found = [*map(lists.document, list_pages.read(visit.scope, APPOINTMENTS, query).rows)]
-    shown = [one for one in found if one["status"] != AppointmentStatus.CANCELLED]
+    appointments = [*map(lists.document, list_pages.read(visit.scope, APPOINTMENTS, query).rows)]
+    shown = [one for one in appointments if one["status"] != AppointmentStatus.CANCELLED]
     if "appointment_id" not in values and (following := today.next_of(visit, customer["id"])) is not None:
         values = {**values, "appointment_id": following["id"]}
     return visit.render(

@@ -103,25 +103,25 @@ def _deliveries(visit: InProject, event: EventRow) -> dict[str, Any]:
     `causes` are the requests that made them, by the delivery's id, and `requests` those that are in the log.
     """
     rows = commands.cancel_closed(visit.scope, deliveries.of_event(visit.scope, event["sk"]))
-    found = [deliveries.view(row) for row in rows]
+    docs = [deliveries.view(row) for row in rows]
     causes = {row["sk"]: row.get("cause", "") for row in rows}
     requests = request_log.with_ids(visit.scope, filter(None, {event.get("cause", ""), *causes.values()}))
-    snapshots = endpoints.read(visit.scope, [one["webhook_endpoint_id"] for one in found]) if found else {}
+    snapshots = endpoints.read(visit.scope, [one["webhook_endpoint_id"] for one in docs]) if docs else {}
     # An id is the time of the event, so several of an event sort by the time of the delivery instead.
-    found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
+    docs.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
     return {
         "deliveries": [
             {
                 "doc": one,
-                "refusal": _refusal(visit, one, found, snapshots.get(one["webhook_endpoint_id"])),
+                "refusal": _refusal(visit, one, docs, snapshots.get(one["webhook_endpoint_id"])),
                 "may_send_now": may_send_now(visit, one),
             }
-            for one in found
+            for one in docs
         ],
         "causes": causes,
         "requests": requests,
         "endpoints": snapshots,
-        "look_again": _look_again_s(found),
+        "look_again": _look_again_s(docs),
     }
 
 

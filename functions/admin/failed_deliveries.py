@@ -94,7 +94,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
     starting_after = visit.query.get("starting_after", "")
     known = visit.endpoints
     # Before the lists, so that these have what a replay did until its end.
-    found = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
+    latest_replays = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
     error, chosen, failed, retrying = (
         None,
         list[str](),
@@ -108,7 +108,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
             retrying = failures.page(visit.scope, chosen, PAGE, since, retrying=True)
     except ApiError as refused:
         error = refused
-    running = _running(found)
+    running = _running(latest_replays)
     return {
         "endpoints": known,
         "wanted": wanted,
@@ -116,7 +116,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
         "error": error,
         "failed": failed,
         "retrying": retrying,
-        "replays": found,
+        "replays": latest_replays,
         "look_again": LOOK_AGAIN_S if running else None,
         "can_replay": visit.may_change and bool({*chosen} - running),
     }

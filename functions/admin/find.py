@@ -60,19 +60,19 @@ def find(visit: InProject) -> Response:
     path = _path(visit, text) if text and not visit.is_fragment else None
     if path is not None:
         return visit.redirect(path)
-    found = _found(visit, text) if text else Found([], [], False)
-    named = names.of(visit, (one["customer_id"] for one in found.appointments))
+    result = _found(visit, text) if text else Found([], [], False)
+    named = names.of(visit, (one["customer_id"] for one in result.appointments))
     if visit.is_fragment:
-        return visit.render("_found.html", text=text, found=found, named=named)
-    paths = [visit.path(f"{one['object']}s", one["id"]) for one in (*found.customers, *found.appointments)]
-    if len(paths) == 1 and not found.has_more:
+        return visit.render("_found.html", text=text, found=result, named=named)
+    paths = [visit.path(f"{one['object']}s", one["id"]) for one in (*result.customers, *result.appointments)]
+    if len(paths) == 1 and not result.has_more:
         return visit.redirect(paths[0])
     return visit.render(
         "find.html",
         404 if text and not paths else 200,
         section="",
         text=text,
-        found=found,
+        found=result,
         named=named,
         advice=_advice(text),
         by_words=search.is_on(),
@@ -94,12 +94,12 @@ def customers(visit: InProject, text: str, most: int) -> tuple[list[Customer], b
     """
     if ids.is_id(CUSTOMERS.prefix, text):
         return [cast("Customer", one) for one in names.of(visit, [text]).values()], False
-    found = {one["id"]: one for one in _exactly(visit, text, most)}
+    by_id = {one["id"]: one for one in _exactly(visit, text, most)}
     by_words, has_more = search.by_words(visit.scope, CUSTOMERS, text)
     known = [*dict.fromkeys((*search.by_digits(visit.scope, CUSTOMERS, text), *by_words))]
     read = names.of(visit, known[:most])
-    found |= {id: cast("Customer", read[id]) for id in known[:most] if id in read and id not in found}
-    return [*found.values()][:most], has_more or len(found) > most or len(known) > most
+    by_id |= {id: cast("Customer", read[id]) for id in known[:most] if id in read and id not in by_id}
+    return [*by_id.values()][:most], has_more or len(by_id) > most or len(known) > most
 
 
 def _advice(text: str) -> str | None:

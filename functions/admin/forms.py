@@ -55,11 +55,11 @@ def warn(visit: InProject, warnings: list[str], button: str, param: str) -> None
 
     Raises SentBefore if the form was sent before: what it created may be a reason to warn.
     """
-    found = Warned(warnings, button, param)
-    if warnings and found.digest != visit.form.get("warned"):
+    warned = Warned(warnings, button, param)
+    if warnings and warned.digest != visit.form.get("warned"):
         if visit.was_sent():
             raise SentBefore
-        raise found
+        raise warned
 
 
 def warned(error: ApiError | None) -> str:
@@ -69,8 +69,8 @@ def warned(error: ApiError | None) -> str:
 
 def shown(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
     """The texts of fields as a browser shows them; it removes line breaks from fields of one line."""
-    found = {name: "" if values[name] is None else str(values[name]) for name in names}
-    return {name: text if name in _AREAS else " ".join(text.splitlines()) for name, text in found.items()}
+    texts = {name: "" if values[name] is None else str(values[name]) for name in names}
+    return {name: text if name in _AREAS else " ".join(text.splitlines()) for name, text in texts.items()}
 
 
 def edited(visit: InProject, now: Mapping[str, str], together: Collection[str] = ()) -> set[str]:

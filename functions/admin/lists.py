@@ -23,11 +23,11 @@ PAGE = 50
 
 def wanted(visit: InProject, *names: str) -> dict[str, str]:
     """The filters of the page's form, empty if they are not set."""
-    found = {name: visit.query.get(name, "").strip() for name in names}
-    if "customer_id" in found and "customer" in visit.query and not visit.query["customer"].strip():
+    filters = {name: visit.query.get(name, "").strip() for name in names}
+    if "customer_id" in filters and "customer" in visit.query and not visit.query["customer"].strip():
         # The form has the id of the customer beside the name, which somebody has removed.
-        found["customer_id"] = ""
-    return found
+        filters["customer_id"] = ""
+    return filters
 
 
 def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[str]]:
@@ -40,12 +40,12 @@ def bounds(filters: Mapping[str, str], zone: tzinfo) -> dict[str, clock.Instant]
 
     A day that is not set is left out. Raises `datetime_invalid`.
     """
-    found = {}
+    instants = {}
     if filters["since"]:
-        found["since"] = times.start_of_day(day_of(filters["since"], "since"), zone)
+        instants["since"] = times.start_of_day(day_of(filters["since"], "since"), zone)
     if filters["until"]:
-        found["until"] = times.end_of_day(day_of(filters["until"], "until"), zone)
-    return found
+        instants["until"] = times.end_of_day(day_of(filters["until"], "until"), zone)
+    return instants
 
 
 def days(
@@ -55,10 +55,10 @@ def days(
 
     Raises `datetime_invalid`.
     """
-    found = bounds(filters, zone)
-    since = {f"{field}[gte]": [text(found["since"])]} if "since" in found else {}
+    instants = bounds(filters, zone)
+    since = {f"{field}[gte]": [text(instants["since"])]} if "since" in instants else {}
     # The end of a day is its last millisecond: after 9999-12-31 there is no other day.
-    until = {f"{field}[lte]": [text(found["until"] - 1)]} if "until" in found else {}
+    until = {f"{field}[lte]": [text(instants["until"] - 1)]} if "until" in instants else {}
     return since | until
 
 

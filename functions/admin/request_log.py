@@ -43,8 +43,8 @@ def show(visit: InProject) -> Response:
 def _page(visit: InProject, wanted: dict[str, str]) -> request_log.RequestPage:
     """The requested page. Raises ApiError."""
     if wanted["id"]:
-        found = request_log.find(visit.scope, wanted["id"])
-        return request_log.RequestPage([found] if found else [], None)
+        request = request_log.find(visit.scope, wanted["id"])
+        return request_log.RequestPage([request] if request else [], None)
     if wanted["status"] not in ("", *STATUSES):
         raise ApiError(Code.PARAMETER_INVALID, "Choose a status from the list.", param="status")
     least, most = STATUSES.get(wanted["status"], (0, 999))

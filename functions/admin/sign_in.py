@@ -99,7 +99,7 @@ def use_link(visit: Visit) -> Response:
 
 
 def sign_out(visit: SignedIn) -> Response:
-    """End this session, or all sessions of the person, and send the browser to end that at the provider."""
+    """End this session, or all sessions of the person. The browser then ends its session at the provider."""
     sign_in_sessions.end(visit.session)
     if visit.form.get("everywhere"):
         members.end_sessions(visit.session.person)

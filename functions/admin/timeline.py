@@ -88,8 +88,8 @@ def _read(
     last = ids.before(collection.prefix, ids.first_of(collection.prefix, before))
     query = dataclasses.replace(queries.parse(collection, parameters), limit=limit, max_id=last)
     page = list_pages.read(visit.scope, collection, query, partition=partition)
-    found = [
+    entries = [
         TimelineEntry(ids.created_at(collection.prefix, row["sk"]), collection.kind, lists.document(row))
         for row in page.rows
     ]
-    return found, page.next_cursor is not None
+    return entries, page.next_cursor is not None

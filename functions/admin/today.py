@@ -50,7 +50,7 @@ class DayEntry:
 
     @property
     def minutes(self) -> int:
-        """How long it takes."""
+        """Its duration in minutes."""
         return (clock.parse(self.end) - clock.parse(self.start)) // clock.MINUTE
 
 
@@ -68,10 +68,10 @@ def show(visit: InProject) -> Response:
     days = [day for number in range(DAYS_SHOWN[view]) if (day := _after(first, number))]
     start, end = times.start_of_day(days[0], visit.zone), times.end_of_day(days[-1], visit.zone)
     records, has_more = between(visit, start, end, MOST[view])
-    found = [one.doc for one in records]
-    agendas = [(day, agenda(visit, day, found)) for day in days]
-    by_id = {one["id"]: one for one in found}
-    named = names.of(visit, (one[name] for one in found for name in ("customer_id", "session_id")))
+    appointments = [one.doc for one in records]
+    agendas = [(day, agenda(visit, day, appointments)) for day in days]
+    by_id = {one["id"]: one for one in appointments}
+    named = names.of(visit, (one[name] for one in appointments for name in ("customer_id", "session_id")))
     marked, done = by_id.get(visit.query.get("appointment", "")), visit.query.get("done", "")
     waiting, _ = conversations.longest_waiting(visit.scope, MOST_WAITING) if chosen == today else ([], None)
     return dataclasses.replace(visit, day=chosen).render(
@@ -87,7 +87,7 @@ def show(visit: InProject) -> Response:
         has_more=has_more,
         most=MOST[view],
         by_id=by_id,
-        next_id=next((one["id"] for one in found if _is_ahead(one)), None) if chosen == today else None,
+        next_id=next((one["id"] for one in appointments if _is_ahead(one)), None) if chosen == today else None,
         calls={one.doc["id"]: call_count(one) for one in records},
         named=named,
         back=visit.day if visit.day != chosen else None,
@@ -154,8 +154,8 @@ def _open(visit: InProject, start: clock.Instant, end: clock.Instant, busy: Sequ
     """The opening hours of a day; without any, the time from its first appointment to its last."""
     if not visit.settings["opening_hours"]:
         return [(min(first for first, _ in busy), max(last for _, last in busy))] if busy else []
-    found = hours.spans(visit.settings["opening_hours"], visit.zone, start, end)
-    clipped = [(max(first, start), min(last, end)) for first, last in found]
+    open_spans = hours.spans(visit.settings["opening_hours"], visit.zone, start, end)
+    clipped = [(max(first, start), min(last, end)) for first, last in open_spans]
     return [(first, last) for first, last in clipped if first < last]
 
 

@@ -175,8 +175,8 @@ class InProject(SignedIn):
 
     def to(self, *parts: str, **query: object) -> str:
         """As `path`, with the query parameters that have a value. The page leads back to the same day as this one."""
-        found = {name: str(value) for name, value in {"day": self.day, **query}.items() if value}
-        return self.path(*parts) + ("?" + urllib.parse.urlencode(found) if found else "")
+        parameters = {name: str(value) for name, value in {"day": self.day, **query}.items() if value}
+        return self.path(*parts) + ("?" + urllib.parse.urlencode(parameters) if parameters else "")
 
     def page_parameters(self, limit: int) -> dict[str, list[str]]:
         """The API's query parameters of the requested page of a list."""

@@ -237,7 +237,7 @@ _UNITS = ((clock.DAY, "d"), (clock.HOUR, "h"), (clock.MINUTE, "min"), (clock.SEC
 
 
 def api_key(key: ApiKey) -> str:
-    """What an API key is called: its label and its end."""
+    """The name of an API key: its label and its last four characters."""
     return f"{key.label or 'No label'} …{key.last_four}"
 
 
@@ -289,12 +289,12 @@ def of_instant(instant: clock.Instant) -> str:
 
 
 def at_most(count: int, most: int) -> str:
-    """A count that ends at `most`: `7`, `100 or more`."""
+    """A number that was counted up to `most`: `7`, `100 or more`."""
     return f"{count:,}" if count < most else f"{most:,} or more"
 
 
 def percent(part: int, whole: int) -> str:
-    """A share: `98 %`. It is 100 only if nothing is missing."""
+    """A part of a whole in percent: `98 %`. It is `100 %` only if they are equal."""
     return f"{part * 100 // whole} %"
 
 

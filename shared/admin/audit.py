@@ -111,10 +111,10 @@ def page(
     partition = _partition(project_id, wanted.who, wanted.kind) if index else _pk(project_id)
     least = ids.first_of(PREFIX, wanted.since)
     pages = table.query(partition, index=index, at_least=least, at_most=most, limit=limit + 1)
-    found = list(itertools.islice(itertools.chain.from_iterable(pages), limit + 1))
-    rows = table.rows_of(found[:limit]) if index else found[:limit]
+    entries = list(itertools.islice(itertools.chain.from_iterable(pages), limit + 1))
+    rows = table.rows_of(entries[:limit]) if index else entries[:limit]
     shown = [_of_row(row) for row in rows if not table.is_expired(row)]
-    return shown, found[limit - 1]["sk"] if len(found) > limit else None
+    return shown, entries[limit - 1]["sk"] if len(entries) > limit else None
 
 
 def _pk(project_id: int) -> str:

@@ -59,10 +59,10 @@ def revoke(project_id: int, key_id: str, actor: Actor) -> ApiKey:
 
 def _commit(action: str, new: Callable[[], Creation], actor: Actor, also: Sequence[table.Write]) -> Creation:
     def command() -> Change[Creation]:
-        made = new()
-        key = made.key
+        creation = new()
+        key = creation.key
         entry = audit.entry(key.project_id, actor, action, key.id, livemode=key.livemode, after=_facts(key))
-        return Change(made, [*made.writes, entry, *also])
+        return Change(creation, [*creation.writes, entry, *also])
 
     return commit.commit(command, actor.request_id).doc
 

@@ -177,7 +177,7 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
 
 
 def rebind(project_id: int, email: str, actor: Actor) -> Member:
-    """Let the next sign-in with a member's verified address bind the member anew; the identity of now is no member.
+    """Let the next sign-in with a member's verified address bind the member again. The present identity loses access.
 
     It is for a new sign-in provider or user pool, in which everybody has a new identity. Nothing changes for a member
     who has not joined. Raises LookupError for an unknown member.
@@ -276,13 +276,13 @@ def person(id: str, others: Sequence[tuple[str, str]] = ()) -> Person:
     signed_out_at = next((row["signed_out_at"] for row in rows if row["sk"] == _SESSIONS), clock.EPOCH)
     pointers = {int(row["sk"]): row["member"] for row in rows if row["sk"] != _SESSIONS}
     keys = [key for number, sk in pointers.items() for key in ((_pk(number), sk), projects.row_key(number))]
-    found = table.get_many([*keys, *others])
+    known = table.get_many([*keys, *others])
     memberships = []
     for number, sk in pointers.items():
-        member, project = found.get((_pk(number), sk)), found.get(projects.row_key(number))
+        member, project = known.get((_pk(number), sk)), known.get(projects.row_key(number))
         if member and project and member.get("person") == id:
             memberships.append(Membership(number, project["name"], MemberRole(member["member_role"])))
-    return Person(tuple(memberships), signed_out_at, {key: found[key] for key in others if key in found})
+    return Person(tuple(memberships), signed_out_at, {key: known[key] for key in others if key in known})
 
 
 def end_sessions(person_id: str) -> None:

@@ -153,18 +153,18 @@ class Provider:
     def _key(self, header: Mapping[str, Any]) -> Any:
         """The provider's key that signed a token with this header."""
         for fresh in (False, True):
-            found = self._document(self._metadata()["jwks_uri"], fresh=fresh).get("keys", [])
-            usable = [key for key in found if key.get("use", "sig") == "sig" and key.get("kty") != "oct"]
+            keys = self._document(self._metadata()["jwks_uri"], fresh=fresh).get("keys", [])
+            usable = [key for key in keys if key.get("use", "sig") == "sig" and key.get("kty") != "oct"]
             matching = [key for key in usable if header.get("kid") in (None, key.get("kid"))]
             if len(matching) == 1:
                 return jwt.PyJWK(matching[0], algorithm=header["alg"]).key
         raise SignInRefused("the provider has no key that signed the ID token")
 
     def _metadata(self) -> Any:
-        found = self._document(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
-        if found.get("issuer") != self.issuer:
+        metadata = self._document(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+        if metadata.get("issuer") != self.issuer:
             raise SignInRefused("the provider names another issuer")
-        return found
+        return metadata
 
     def _secret(self, id: str) -> str:
         def read() -> str:

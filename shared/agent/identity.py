@@ -149,14 +149,14 @@ def _words(plain: str) -> str:
 
 def _is_yes(plain: str) -> bool:
     """Whether the message consists of known phrases, and one that is not a question says that the person speaks."""
-    found = False
+    says_yes = False
     for clause in _CLAUSE.findall(plain):
         words = re.sub(r"[^\w' ]", " ", clause).split()
         is_decisive = assent.is_row(words, _YES, _BESIDE)
         if words and not is_decisive and not assent.is_row(words, _BESIDE, _BESIDE):
             return False
-        found = found or (is_decisive and "?" not in clause)
-    return found
+        says_yes = says_yes or (is_decisive and "?" not in clause)
+    return says_yes
 
 
 def _plain(text: str, name: str) -> str:

@@ -44,13 +44,13 @@ def spans(hours: Sequence[Hours], zone: ZoneInfo, start: clock.Instant, end: clo
     if not hours:
         return [(start - clock.DAY, end + clock.DAY)]
     day, last = _local(start, zone).date() - timedelta(days=1), _local(end, zone).date() + timedelta(days=1)
-    found = []
+    every_span = []
     while day <= last:
         today = [entry for entry in hours if DAYS[day.weekday()] in entry["days"]]
-        found += [(_instant(day, entry["from"], zone), _instant(day, entry["to"], zone)) for entry in today]
+        every_span += [(_instant(day, entry["from"], zone), _instant(day, entry["to"], zone)) for entry in today]
         day += timedelta(days=1)
     merged: list[Span] = []
-    for first, until in sorted(found):
+    for first, until in sorted(every_span):
         if merged and first <= merged[-1][1]:
             first, until = merged[-1][0], max(until, merged.pop()[1])
         if first < until:

@@ -106,7 +106,7 @@ _REGION = re.compile(r"(?!cn-)[a-z]{2}(-gov)?-[a-z]+-[0-9]{1,2}")
 
 @dataclass(frozen=True)
 class AwsCall:
-    """A call of our code, of however many attempts."""
+    """A call of an operation, with all its attempts."""
 
     service: str
     operation: str
@@ -137,7 +137,7 @@ _hooks: tuple[Hook, ...] = ()
 
 @contextlib.contextmanager
 def hooked(hook: Hook) -> Iterator[None]:
-    """Use the hook for the calls of all clients and threads, outside of those that are already in use."""
+    """Use the hook for the calls of all clients and threads. It surrounds the hooks that are already in use."""
     global _hooks
     _hooks = (*_hooks, hook)
     try:
@@ -346,10 +346,10 @@ def pause_s(service: AwsService, attempt: int, throttled: bool) -> float:
 def region() -> str:
     """The region of this process. Raises LookupError."""
     # Both are set on Lambda. boto3, which serves the other services, reads only AWS_DEFAULT_REGION.
-    found = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
-    if not found:
+    name = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
+    if not name:
         raise LookupError("set AWS_DEFAULT_REGION")
-    return found
+    return name
 
 
 def endpoint(service: AwsService, region: str) -> str:

@@ -178,7 +178,7 @@ class Exchange:
         return dataclasses.replace(self._read(), resent=True)
 
     def end(self) -> None:
-        """End an exchange whose response nobody needs. Does not wait: if it is not there, the connection closes."""
+        """End an exchange whose response nobody needs. If it has not arrived, the connection is closed."""
         self._reading.without_waiting()
         with contextlib.suppress(ConnectionFailed):
             self._read()
@@ -241,7 +241,7 @@ class _Reading:
         """Whether no byte has arrived."""
 
     def without_waiting(self) -> None:
-        """Raise an OSError from now on where a byte would have to be waited for."""
+        """From now on, raise an OSError instead of waiting for a byte."""
         self._waits = False
 
     def response(self) -> tuple[HttpResponse, bool]:

@@ -53,7 +53,7 @@ class Source:
                     self._of_person = botocore.session.get_session().get_credentials()
                 if self._of_person is None:
                     raise NoCredentials("none are configured")
-                found = self._of_person.get_frozen_credentials()
+                frozen = self._of_person.get_frozen_credentials()
             except BotoCoreError as error:
                 raise NoCredentials(str(error)) from None
-        return Credentials(found.access_key, found.secret_key, found.token)
+        return Credentials(frozen.access_key, frozen.secret_key, frozen.token)

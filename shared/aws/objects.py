@@ -61,8 +61,8 @@ def erase(bucket: str, prefix: str, keep: str | None = None) -> int:
     erased = set[str]()
     while True:
         page = services.call(services.s3().list_object_versions, Bucket=bucket, Prefix=prefix)
-        found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-        versions = [each for each in found if keep is None or each["VersionId"] != keep]
+        listed = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        versions = [each for each in listed if keep is None or each["VersionId"] != keep]
         if not versions:
             return len(erased)
         for each in versions:

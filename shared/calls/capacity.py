@@ -93,12 +93,12 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
 
 
 def wait(scope: Scope, session_id: str, until: clock.Instant) -> Wait:
-    """Let a queued call wait, in its order."""
+    """Let a queued call wait until the instant `until`. It keeps its place in the order."""
     return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE_MS), condition="")])
 
 
 def back_off(scope: Scope, session_id: str) -> Wait:
-    """Let a call wait that the carrier had no capacity for, and all others with it."""
+    """Let a call wait that the carrier had no capacity for. No other call starts meanwhile."""
     waits = wait(scope, session_id, clock.now() + BACK_OFF_MS)
     pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, expressions=("v = v + :one",), values={":one": 1})
     return Wait(waits.until, [*waits.writes, free_slot(session_id), pace])

@@ -205,10 +205,10 @@ def end_with_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.
 def stop_calling(
     scope: Scope, customer: CustomerRecord, doc: Customer, attributes: Mapping[str, str | None] | None = None
 ) -> Change[Customer]:
-    """Make `doc` a customer's document, and end its call that waits or rings. A call that is spoken is told to end.
+    """Make `doc` a customer's document, and end its call that waits or rings.
 
-    It also sets these attributes of the customer's row. The writes fail if a call of the customer has started or ended
-    since.
+    A call that was answered ends at its next step. It also sets these attributes of the customer's row. The writes fail
+    if a call of the customer has started or ended since.
     """
     id = customer.row.get("active_session")
     update = CUSTOMERS.replace(scope, customer, doc, attributes)

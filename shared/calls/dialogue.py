@@ -101,7 +101,7 @@ def brief(scope: Scope, session: SessionRecord) -> Briefing:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the turns of a call have come to so far. The session of a live call stores it."""
+    """The results of the turns of a call so far. The session of a live call stores them."""
 
     stage: CheckStage | None
     """What the agent waits for; None once the person speaks."""
@@ -149,7 +149,7 @@ class Progress:
 
     @property
     def session_changes(self) -> SessionChanges:
-        """What the session says of it once the call has ended."""
+        """The fields of the session that it sets when the call ends."""
         return {"outcome": self.outcome, "summary": self.summary or None}
 
     def after(self, result: TurnResult, stage: CheckStage | None, zone: str) -> Progress:
@@ -224,7 +224,7 @@ def spoken_time(instant: str, zone: str) -> str:
 
 
 def _sentences(result: TurnResult, zone: str) -> list[str]:
-    """What a turn has come to, for the summary of the call; nothing if to nothing."""
+    """What a turn adds to the call's summary; nothing if it changed nothing."""
     sentences: list[str] = []
     if result.staged is not None:
         before, after = result.staged.record.doc, result.staged.doc
@@ -248,7 +248,10 @@ def _sentences(result: TurnResult, zone: str) -> list[str]:
 
 
 def _outcome(before: CallOutcome | None, turn: TurnResult) -> CallOutcome | None:
-    """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
+    """The outcome of a call after a turn: of several, the one that is first in `CallOutcome`.
+
+    A later change of the appointment replaces an earlier one.
+    """
     results = [
         *([turn.outcome] if turn.outcome is not None else []),
         *([CallOutcome.OPTED_OUT] if turn.has("customer_opted_out") else []),

@@ -58,7 +58,7 @@ def opt_out_now(scope: Scope, customer_id: str, *, in_call: str | None = None, t
 def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
     """End the phone's consent, and the calls to its customers that wait or ring, other than `in_call`.
 
-    Whoever dies here leaves calls that fail when they are dialed, and a consent that no grant revives.
+    If the worker dies in between, the calls that remain fail when they are dialed, and no grant revives the consent.
     """
     commit.retry_on_conflict(lambda: _end_consent(scope, phone))
     cursor = None

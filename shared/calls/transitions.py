@@ -107,7 +107,7 @@ def next_dial_time(settings: Settings, not_before: str | None) -> clock.Instant:
 
 
 def dialing_due_at(scope: Scope, session: Session) -> clock.Instant:
-    """When the dialing of a queued call is due."""
+    """When the step that dials a queued call is due."""
     assert session["dial_at"] is not None, "the call waits to be dialed"
     return _with_dialing_delay(scope, clock.parse(session["dial_at"]))
 

@@ -147,7 +147,7 @@ def taken_by(record: ConversationRecord) -> str | None:
 
 
 def take(scope: Scope, id: str, who: str) -> Change[Conversation]:
-    """Note who of the business looks after a conversation that waits. Nothing changes if nobody waits.
+    """Record which person of the business takes a conversation that waits. Nothing changes if nobody waits.
 
     Raises `resource_not_found`, or `conflict` if somebody else has taken it. It has no event.
     """

@@ -127,7 +127,7 @@ def _reply_once(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
 
 
 def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
-    """What the agent of test mode replies, with these settings, to the first message of somebody whom nobody knows."""
+    """The reply of test mode, with these settings, to the first message of an unknown customer."""
     known = TurnInput((), message, settings=stored.known)
     agent = agent_for(dataclasses.replace(scope, livemode=False))
     reply = opt_out.reply_to_wish(known) or agent.reply([Utterance("user", message)], known, WINDOW_S)

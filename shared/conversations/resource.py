@@ -310,8 +310,8 @@ def longest_waiting(
         time, id = queries.time_of_cursor(CONVERSATIONS, starting_after)
         least = f"{time}#{ids.after(CONVERSATIONS.prefix, id)}"
     query = Query(limit=limit + 1, starting_after=None, filters={}, min_time=least)
-    found = [*itertools.islice(list_pages.earliest_first(scope, CONVERSATIONS, query), limit + 1)]
-    return found[:limit], queries.time_cursor(dict(found[limit - 1].row)) if len(found) > limit else None
+    records = [*itertools.islice(list_pages.earliest_first(scope, CONVERSATIONS, query), limit + 1)]
+    return records[:limit], queries.time_cursor(dict(records[limit - 1].row)) if len(records) > limit else None
 
 
 def is_held(record: ConversationRecord) -> bool:
@@ -340,8 +340,8 @@ def conversation_of(scope: Scope, message_id: str) -> str | None:
     began_by = ids.first_of(CONVERSATIONS.prefix, ids.created_at(MESSAGES.prefix, message_id) + 1)
     blocks = table.query(scope.pk(CONVERSATIONS.kind), at_most=ids.before(CONVERSATIONS.prefix, began_by), limit=100)
     for page in itertools.islice(blocks, 10):
-        found = table.get_many([(messages_pk(scope, row["sk"]), message_id) for row in page])
-        for row in found.values():
+        messages = table.get_many([(messages_pk(scope, row["sk"]), message_id) for row in page])
+        for row in messages.values():
             return str(row["conversation_id"])
     return None
 

@@ -64,15 +64,15 @@ def logger() -> logging.Logger:
     """The service's logger. Its level is `LOG_LEVEL`, by default INFO."""
     # Mangum logs exceptions to which the service has already responded.
     logging.getLogger("mangum").setLevel(logging.CRITICAL)
-    made = logging.getLogger("service")
-    made.setLevel(os.environ.get("LOG_LEVEL") or logging.INFO)
+    service_logger = logging.getLogger("service")
+    service_logger.setLevel(os.environ.get("LOG_LEVEL") or logging.INFO)
     # Lambda's own handler at the root would log each line again.
-    made.propagate = False
+    service_logger.propagate = False
     handler = _StandardOutput()
     handler.setFormatter(JsonLines())
-    made.handlers = [handler]
-    made.addFilter(trace.add_ids)
-    return made
+    service_logger.handlers = [handler]
+    service_logger.addFilter(trace.add_ids)
+    return service_logger
 
 
 def _xray_trace_id() -> str | None:

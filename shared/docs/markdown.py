@@ -96,9 +96,9 @@ def document(name: str) -> Document:
     blocks: list[Block] = []
     for run in _runs(tokens):
         if run[0].type == "fence":
-            found = [block(token.info, token.content) for token in run]
-            html.append(examples(found, len(blocks)))
-            blocks += found
+            blocks_of_run = [block(token.info, token.content) for token in run]
+            html.append(examples(blocks_of_run, len(blocks)))
+            blocks += blocks_of_run
         else:
             html.append(_parser().renderer.render(run, _parser().options, {}))
     return Document("".join(html), _sections(tokens, anchors), blocks)
@@ -168,11 +168,11 @@ def _anchor_headings(tokens: Sequence[Token]) -> list[tuple[int, str]]:
 
 def _sections(tokens: Sequence[Token], anchors: Sequence[tuple[int, str]]) -> list[Section]:
     starts = [0, *(position for position, _ in anchors), len(tokens)]
-    found = [Section(1, "", "", _text(tokens[: starts[1]]))]
+    sections = [Section(1, "", "", _text(tokens[: starts[1]]))]
     for (position, anchor), end in zip(anchors, starts[2:], strict=True):
         title = _plain(tokens[position + 1])
-        found.append(Section(int(tokens[position].tag[1]), anchor, title, _text(tokens[position + 3 : end])))
-    return found
+        sections.append(Section(int(tokens[position].tag[1]), anchor, title, _text(tokens[position + 3 : end])))
+    return sections
 
 
 def _text(tokens: Sequence[Token]) -> str:

@@ -119,9 +119,9 @@ def _shown(block: Block) -> list[str]:
         head = f"Response: {status} {HTTPStatus(int(status)).phrase}" + (f"\n\n```http{shown}\n```" if headers else "")
         return [head, f"```json\n{body}\n```"] if body else [head]
     kept = [f"`export {name}=…` (the `{field}` of the response)" for name, field in markdown.saved(block)]
-    found = []
+    blocks = []
     for language, code in block.variants.items():
         name = f"`{block.options['file']}`:\n\n" if "file" in block.options else ""
         shown = "sh" if language == "curl" else block.options.get("as", language)
-        found.append(f"{name}```{shown}\n{code}\n```")
-    return [*found, *(["Keep: " + ", ".join(kept)] if kept else [])]
+        blocks.append(f"{name}```{shown}\n{code}\n```")
+    return [*blocks, *(["Keep: " + ", ".join(kept)] if kept else [])]

@@ -123,7 +123,7 @@ class SearchResult:
 
 
 def find(query: str, description: Callable[[], str]) -> list[SearchResult]:
-    """What has words of the query, the best first. `description` returns the OpenAPI document."""
+    """The entries that have words of the query, the best first. `description` returns the OpenAPI document."""
     asked = _asked(query[:MOST_CHARACTERS].lower())
     if not asked:
         return []
@@ -161,11 +161,11 @@ class _Index:
     def meanings(self, word: str) -> dict[str, float]:
         """The stems that a word of a query stands for, and what each counts."""
         own = stem(word)
-        found = dict.fromkeys(_synonyms().get(own, ()), _SYNONYM)
+        weights = dict.fromkeys(_synonyms().get(own, ()), _SYNONYM)
         if own in self.documents:
-            return found | {own: 1.0}
-        if found:
-            return found
+            return weights | {own: 1.0}
+        if weights:
+            return weights
         longer = [one for one in self.documents if len(own) >= _SHORTEST and one.startswith(own)]
         return dict.fromkeys(longer or self._similar(word), _GUESS)
 
@@ -248,7 +248,7 @@ def _asked(query: str) -> Collection[str]:
 
 
 def _differ_by_one_error(one: str, other: str) -> bool:
-    """Whether a letter more, less or other, or two in another order, makes one word of the other, or they are equal."""
+    """Whether two words are equal, or differ by one letter that is added, missing, changed or swapped with the next."""
     if abs(len(one) - len(other)) > 1:
         return False
     start = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
@@ -258,7 +258,7 @@ def _differ_by_one_error(one: str, other: str) -> bool:
 
 def _excerpt(text: str, stems: set[str]) -> str:
     """The text around the first of the words."""
-    found = (match.start() for match in _WORD.finditer(text) if stems.intersection(_stems(match[0])))
-    start = text.rfind(" ", 0, max(0, next(found, 0) - _EXCERPT // 3) + 1) + 1
+    starts = (match.start() for match in _WORD.finditer(text) if stems.intersection(_stems(match[0])))
+    start = text.rfind(" ", 0, max(0, next(starts, 0) - _EXCERPT // 3) + 1) + 1
     end = text.find(" ", start + _EXCERPT)
     return ("… " if start else "") + (text[start:] if end < 0 else f"{text[start:end]} …")

@@ -151,9 +151,9 @@ def changelog() -> str:
 @functools.cache
 def additions() -> Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]:
     """What each revision added to the API description: revision, kind, what it belongs to, names."""
-    found: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]
-    found = json.loads(Path(__file__).with_name("revisions.json").read_text(encoding="utf-8"))
-    return found
+    revisions: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]
+    revisions = json.loads(Path(__file__).with_name("revisions.json").read_text(encoding="utf-8"))
+    return revisions
 
 
 def _added(names: Mapping[str, Sequence[str]]) -> str:

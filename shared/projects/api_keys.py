@@ -100,9 +100,9 @@ def create(project_id: int, livemode: bool, label: str, plaintext: str | None = 
 
     Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
     """
-    made = creation(project_id, livemode, label, plaintext)
-    table.write(made.writes, ids.new("req_"))
-    return made.key, made.plaintext
+    created = creation(project_id, livemode, label, plaintext)
+    table.write(created.writes, ids.new("req_"))
+    return created.key, created.plaintext
 
 
 def creation(

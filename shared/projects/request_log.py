@@ -135,11 +135,11 @@ def _rows(scope: Scope, least: str, most: str, first: int, refused: bool) -> Ite
 def _parse(line: str) -> dict[str, Any] | None:
     """The fields of the line of a request with a valid API key; None for other lines."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except ValueError:
         return None
-    is_request = isinstance(found, dict) and found.get("message") == REQUEST_LINE and "key_id" in found
-    return found if is_request and ids.is_id(PREFIX, found.get("request_id", "")) else None
+    is_request = isinstance(fields, dict) and fields.get("message") == REQUEST_LINE and "key_id" in fields
+    return fields if is_request and ids.is_id(PREFIX, fields.get("request_id", "")) else None
 
 
 def _pk(scope: Scope) -> str:

@@ -66,13 +66,13 @@ def read(
     """
     partition = partition or scope.pk(collection.kind)
     indexed = query.by_time or bool(query.filters)
-    found = _by_index(scope, collection, query) if indexed else _by_id(collection, query, partition)
+    matching = _by_index(scope, collection, query) if indexed else _by_id(collection, query, partition)
     page: list[table.Row] = []
     size = examined = 0
     while True:
         # A full page only needs to know whether there is a next entry.
         full = len(page) == query.limit
-        chunk, count = _chunk(found, 1 if full else query.limit - len(page))
+        chunk, count = _chunk(matching, 1 if full else query.limit - len(page))
         if not chunk:
             return Page(page, None)
         entries = [entry for entry in chunk if not isinstance(entry, int) and _in_range(query, entry)]

@@ -141,8 +141,8 @@ def by_digits(scope: Scope, collection: Collection[Any, Any], text: str) -> list
     for notation in dict.fromkeys((digits, digits.lstrip("0"), digits.removeprefix("011"))):
         if len(notation) >= LEAST_DIGITS:
             backwards = notation[::-1]
-            found = _read(scope.index(collection.kind, "phone", _end(backwards)), backwards)
-            ids |= {row["sk"].partition("#")[2]: None for row in found}
+            rows = _read(scope.index(collection.kind, "phone", _end(backwards)), backwards)
+            ids |= {row["sk"].partition("#")[2]: None for row in rows}
     return [*ids]
 
 

@@ -233,8 +233,8 @@ def overdue(entries: Sequence[table.Row]) -> list[table.Row]:
     Omits rows that have changed since the entries were read, and rows that a worker has claimed.
     """
     rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
-    found = ((entry, rows.get((entry["pk"], entry["sk"]))) for entry in entries)
-    return [row for entry, row in found if row and row.get("due") == entry["due"] and not _is_leased(row)]
+    current = ((entry, rows.get((entry["pk"], entry["sk"]))) for entry in entries)
+    return [row for entry, row in current if row and row.get("due") == entry["due"] and not _is_leased(row)]
 
 
 def postpone_wake_up(row: table.Row) -> None:

@@ -251,8 +251,10 @@ def _permission(message: Any) -> tuple[Any, Any]:
         payload = _matched(_ID, _of(button, "payload"))
         return None, {YES: "accept", NO: "reject"}.get(payload or "")
     interactive = _of(message, "interactive")
-    found = _of(interactive, "call_permission_reply") if _of(interactive, "type") == "call_permission_reply" else None
-    return found, _of(found, "response")
+    permission = (
+        _of(interactive, "call_permission_reply") if _of(interactive, "type") == "call_permission_reply" else None
+    )
+    return permission, _of(permission, "response")
 
 
 def _components(business: str) -> list[dict[str, Any]]:

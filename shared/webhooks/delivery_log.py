@@ -49,7 +49,7 @@ def page(
     most_read = _MOST_READ if wanted.status or wanted.type else limit
     entries = entries_of(partition, most_read + 1, least, most, index="f2")
     rows = cast("list[DeliveryRow]", table.rows_of(entries[:most_read]))
-    found = list(filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows))))
-    if len(found) > limit:
-        return DeliveryPage(found[:limit], found[limit - 1]["id"])
-    return DeliveryPage(found, entries[most_read - 1]["sk"] if len(entries) > most_read else None)
+    passing = list(filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows))))
+    if len(passing) > limit:
+        return DeliveryPage(passing[:limit], passing[limit - 1]["id"])
+    return DeliveryPage(passing, entries[most_read - 1]["sk"] if len(entries) > most_read else None)

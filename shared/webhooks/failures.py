@@ -52,11 +52,11 @@ def page(
     for endpoint_id in endpoint_ids:
         entries += entries_of(_partition(scope, endpoint_id, retrying), limit + 1, least, most)
     entries.sort(key=lambda entry: str(entry["sk"]), reverse=True)
-    found = entries[:limit]
-    docs = [deliveries.view(row) for row in commands.cancel_closed(scope, read(found))]
+    page_entries = entries[:limit]
+    docs = [deliveries.view(row) for row in commands.cancel_closed(scope, read(page_entries))]
     status = DeliveryStatus.ATTEMPTING if retrying else DeliveryStatus.FAILED
     return DeliveryPage(
-        [doc for doc in docs if doc["status"] == status], found[-1]["sk"] if len(entries) > limit else None
+        [doc for doc in docs if doc["status"] == status], page_entries[-1]["sk"] if len(entries) > limit else None
     )
 
 
@@ -76,12 +76,12 @@ def read(entries: Sequence[table.Row]) -> list[DeliveryRow]:
 def count(scope: Scope, endpoint_id: str, most: int, since: clock.Instant = clock.EPOCH) -> int:
     """The number of failed deliveries to an endpoint since an instant, counted up to `most`."""
     partition, least = deliveries.failed_partition(scope, endpoint_id), ids.first_of(DELIVERIES.prefix, since)
-    found = 0
+    total = 0
     for entries in table.query(partition, index="f1", at_least=least, limit=min(most, _KEYS)):
-        found += len(entries)
-        if found >= most:
+        total += len(entries)
+        if total >= most:
             return most
-    return found
+    return total
 
 
 def count_retrying(scope: Scope, endpoint: Snapshot, most: int) -> int:

@@ -75,10 +75,10 @@ def change(
         return Change(None)
     # The outcome at a previous URL says nothing about the current one.
     same_url = endpoint.doc["url"] == url
-    found = _change(scope, endpoint, step, outcome, arrival) if same_url else Change(None)
-    if not found.writes and isinstance(step, Ended) and step.status == DeliveryStatus.FAILED:
+    endpoint_change = _change(scope, endpoint, step, outcome, arrival) if same_url else Change(None)
+    if not endpoint_change.writes and isinstance(step, Ended) and step.status == DeliveryStatus.FAILED:
         return Change(None, [unchanged(scope, endpoint)])
-    return found
+    return endpoint_change
 
 
 def _change(

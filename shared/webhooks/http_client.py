@@ -306,7 +306,7 @@ _client: WebhookClient | None = None
 
 
 def use(client: WebhookClient) -> None:
-    """Let this client send from now on, for tests."""
+    """Use this client for all POSTs from now on, for tests."""
     global _client
     _client = client
 

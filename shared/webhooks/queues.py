@@ -65,7 +65,7 @@ class Arrival:
     """How the wake-up of an attempt came."""
 
     queue: str | None
-    """The queue; None for one that is none of these."""
+    """The queue; None for a queue outside of this table."""
     waited_ms: int
     """How long it waited there."""
 

@@ -181,7 +181,7 @@ class Consent:
 
 
 def pk(scope: Scope, phone: str) -> str:
-    """The partition of a phone's consent. The phone itself stays out of keys."""
+    """The partition of a phone's consent. It has a hash of the phone, so that keys contain no phone numbers."""
     return scope.pk("consent", hashlib.sha256(phone.encode()).hexdigest()[:32])
 
 

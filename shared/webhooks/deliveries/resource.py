@@ -371,8 +371,8 @@ def event_of(scope: Scope, delivery_id: str) -> str | None:
     least = ids.first_of(EVENTS.prefix, instant)
     most = ids.before(EVENTS.prefix, ids.first_of(EVENTS.prefix, instant + 1))
     rows = next(table.query(scope.pk(EVENTS.kind), at_least=least, at_most=most, limit=100), [])
-    found = table.get_many([(partition(scope, row["sk"]), delivery_id) for row in rows])
-    return next((json.loads(row["doc"])["event_id"] for row in found.values()), None)
+    by_key = table.get_many([(partition(scope, row["sk"]), delivery_id) for row in rows])
+    return next((json.loads(row["doc"])["event_id"] for row in by_key.values()), None)
 
 
 def _automatic_id(instant: clock.Instant, event_id: str, endpoint_id: str) -> str:
