@@ -141,13 +141,6 @@ def read_version(request: StarletteRequest) -> str:
     return version
 
 
-def check_query(request: StarletteRequest, known: frozenset[str]) -> None:
-    """Raises `parameter_unknown` for a query parameter that the operation does not accept."""
-    for name in request.query_params:
-        if name not in known:
-            raise fields.unknown(name, name, sorted(known))
-
-
 def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapping[str, Any]:
     """The body as a JSON object; `{}` for an empty body that is not required.
 
@@ -179,6 +172,13 @@ def parse_json(body: bytes) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise ApiError(Code.INVALID_JSON, "The body must be one JSON object.")
     return document
+
+
+def check_query(query: Mapping[str, list[str]], known: frozenset[str]) -> None:
+    """Raises `parameter_unknown` for a query parameter that the operation does not accept."""
+    for name in query:
+        if name not in known:
+            raise fields.unknown(name, name, sorted(known))
 
 
 def _depth(body: bytes) -> int:

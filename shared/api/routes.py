@@ -10,7 +10,8 @@
     handler = lambda_handler(app)
 
 A function from a `Request` to a `Response` serves an operation. It calls AWS synchronously, because a Lambda container
-serves one request at a time.
+serves one request at a time. The steps of a request stand below `Route` in the order in which they happen: the Lambda
+handler, `Service`, `_Dispatch`, `_check`, `_handle`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import NoneType
@@ -28,7 +29,6 @@ from typing import Any, cast, get_args, get_type_hints
 
 from mangum import Mangum
 from starlette.requests import Request as StarletteRequest
-from starlette.responses import Response as StarletteResponse
 from starlette.routing import BaseRoute, Router
 from starlette.routing import Route as StarletteRoute
 from starlette.types import Message, Receive, Send
@@ -118,68 +118,24 @@ class Route(StarletteRoute):
         super().__init__(path, _Dispatch(self))
 
 
-class _Dispatch:
-    """The ASGI app of one route."""
+def lambda_handler(app: Service) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
+    """The Lambda handler of an app, for API Gateway proxy events. It runs on the event loop of its thread."""
+    adapter = Mangum(app, lifespan="off")
+    return lambda event, context: adapter(_with_readable_headers(event), context)
 
-    def __init__(self, route: Route) -> None:
-        self._route = route
 
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        request = StarletteRequest(scope, receive)
-        response = self._respond(request, scope["context"], await request.body())
-        await response(scope, receive, send)
+def _with_readable_headers(event: dict[str, Any]) -> dict[str, Any]:
+    """The event without headers whose value is not one of `_READABLE`: some of these would raise exceptions."""
 
-    def _respond(self, request: StarletteRequest, context: RequestContext, raw: bytes) -> StarletteResponse:
-        context.route = self._route.path
-        operation = self._route.operations.get(request.method)
-        if operation is None:
-            allowed = self._route.allowed
-            raise ApiError(Code.METHOD_NOT_ALLOWED, f"Use one of {allowed}.", headers={"Allow": allowed})
-        api_key = read_api_key(request)
-        with _read_ahead(operation, request, api_key) as ahead:
-            return self._check_and_handle(operation, request, context, raw, api_key, ahead)
+    def is_readable(name: str, value: str | list[str]) -> bool:
+        expected = _READABLE.get(name.lower())
+        return expected is None or bool(expected.fullmatch(value if isinstance(value, str) else ",".join(value)))
 
-    def _check_and_handle(
-        self,
-        operation: Operation,
-        request: StarletteRequest,
-        context: RequestContext,
-        raw: bytes,
-        api_key: str,
-        ahead: table.ReadAhead | None,
-    ) -> StarletteResponse:
-        caller = context.caller = _authenticate(api_key, context)
-        if caller.read_only and request.method not in _READING:
-            raise ApiError(Code.PERMISSION_DENIED, "The API key is read-only. Send a key that may write.")
-        context.version = read_version(request)
-        document: Mapping[str, Any] = {}
-        key = None
-        if request.method in _WITH_BODY:
-            document = read_json(request, raw, required=not operation.optional_body)
-            key = idempotency.read_key(request, caller.scope, document, api_key)
-        context.repeatable = request.method not in _WITH_BODY or key is not None
-        prepared: Request[Any] = Request(
-            scope=caller.scope,
-            project_name=caller.project_name,
-            params=request.path_params,
-            query={name: request.query_params.getlist(name) for name in request.query_params},
-            path=request.url.path,
-            context=context,
-            body=None,
-            key=key,
-            ahead=ahead,
-        )
-        try:
-            check_query(request, operation.query)
-            if request.method in _WITH_BODY:
-                prepared = dataclasses.replace(prepared, body=fields.validate(operation.body, document))
-            response = operation.handle(prepared)
-        except ApiError as error:
-            response = prepared.replay_or_raise(error)
-        if response.pending is not None:
-            assert operation.reply is not None
-            response = dataclasses.replace(response, body=operation.reply(prepared, response.pending))
-        return responses.render(response, context)
+    kept = {
+        kind: {name: value for name, value in (event.get(kind) or {}).items() if is_readable(name, value)}
+        for kind in ("headers", "multiValueHeaders")
+    }
+    return event | kept
 
 
 class Service:
@@ -224,63 +180,6 @@ class Service:
         _log(scope, context, status)
 
 
-def lambda_handler(app: Service) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
-    """The Lambda handler of an app, for API Gateway proxy events. It runs on the event loop of its thread."""
-    adapter = Mangum(app, lifespan="off")
-    return lambda event, context: adapter(_with_readable_headers(event), context)
-
-
-def _with_readable_headers(event: dict[str, Any]) -> dict[str, Any]:
-    """The event without headers whose value is not one of `_READABLE`: some of these would raise exceptions."""
-
-    def is_readable(name: str, value: str | list[str]) -> bool:
-        expected = _READABLE.get(name.lower())
-        return expected is None or bool(expected.fullmatch(value if isinstance(value, str) else ",".join(value)))
-
-    kept = {
-        kind: {name: value for name, value in (event.get(kind) or {}).items() if is_readable(name, value)}
-        for kind in ("headers", "multiValueHeaders")
-    }
-    return event | kept
-
-
-def _read_ahead(
-    operation: Operation, request: StarletteRequest, api_key: str
-) -> AbstractContextManager[table.ReadAhead | None]:
-    """Begin to read the operation's resource if the key's project is known: its partition contains the project."""
-    reads, id = operation.reads, request.path_params.get("id", "")
-    scope = api_keys.expected_scope(api_key) if reads and ids.is_id(reads.prefix, id) else None
-    return nullcontext() if reads is None or scope is None else table.ReadAhead(scope.pk(reads.kind), id)
-
-
-def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
-    try:
-        return api_keys.authenticate(api_key)
-    except api_keys.LimitExceeded as exceeded:
-        context.caller = exceeded.caller
-        headers = {"Retry-After": str(exceeded.resets_in_s), "Service-Rate-Limited-Reason": exceeded.window}
-        raise ApiError(Code.RATE_LIMIT_EXCEEDED, headers=headers) from None
-
-
-def _api_error(error: Exception, context: RequestContext) -> ApiError:
-    """The error response for an exception. It does not expose details of internal errors."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, Unavailable | table.Contended):
-        return ApiError(Code.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
-    log.logger().error("internal error", exc_info=error)
-    return ApiError(Code.INTERNAL_ERROR)
-
-
-def no_route(path: str) -> ApiError:
-    """The 404 for a path that has no operation."""
-    return ApiError(Code.ROUTE_NOT_FOUND, f"No endpoint has the path {path[:200]}.")
-
-
-async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    raise no_route(scope["path"])
-
-
 def _context(scope: ASGIScope) -> RequestContext:
     event = scope.get("aws.event", {})
     # The gateway's `requestContext.path` begins with the stage or the base path mapping; `path` does not.
@@ -299,6 +198,111 @@ def _context(scope: ASGIScope) -> RequestContext:
 def _seconds_allowed(lambda_context: Any) -> float:
     """Seconds that the function has left for the request."""
     return math.inf if lambda_context is None else lambda_context.get_remaining_time_in_millis() / clock.SECOND
+
+
+def no_route(path: str) -> ApiError:
+    """The 404 for a path that has no operation."""
+    return ApiError(Code.ROUTE_NOT_FOUND, f"No endpoint has the path {path[:200]}.")
+
+
+async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:
+    raise no_route(scope["path"])
+
+
+class _Dispatch:
+    """The ASGI app of one route."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        request, context = StarletteRequest(scope, receive), scope["context"]
+        context.route = self._route.path
+        operation = self._route.operations.get(request.method)
+        if operation is None:
+            allowed = self._route.allowed
+            raise ApiError(Code.METHOD_NOT_ALLOWED, f"Use one of {allowed}.", headers={"Allow": allowed})
+        raw, api_key = await request.body(), read_api_key(request)
+        with _read_ahead(operation, request, api_key) as ahead:
+            response = _handle(operation, _check(operation, request, context, raw, api_key, ahead))
+        await responses.render(response, context)(scope, receive, send)
+
+
+def _read_ahead(
+    operation: Operation, request: StarletteRequest, api_key: str
+) -> AbstractContextManager[table.ReadAhead | None]:
+    """Begin to read the operation's resource if the key's project is known: its partition contains the project."""
+    reads, id = operation.reads, request.path_params.get("id", "")
+    scope = api_keys.expected_scope(api_key) if reads and ids.is_id(reads.prefix, id) else None
+    return nullcontext() if reads is None or scope is None else table.ReadAhead(scope.pk(reads.kind), id)
+
+
+def _check(
+    operation: Operation,
+    request: StarletteRequest,
+    context: RequestContext,
+    raw: bytes,
+    api_key: str,
+    ahead: table.ReadAhead | None,
+) -> Request[Any]:
+    """Make the checks that all requests share. The body of the result is the JSON object, not validated yet."""
+    caller = context.caller = _authenticate(api_key, context)
+    if caller.read_only and request.method not in _READING:
+        raise ApiError(Code.PERMISSION_DENIED, "The API key is read-only. Send a key that may write.")
+    context.version = read_version(request)
+    body, key = None, None
+    if request.method in _WITH_BODY:
+        body = read_json(request, raw, required=not operation.optional_body)
+        key = idempotency.read_key(request, caller.scope, body, api_key)
+    context.repeatable = request.method not in _WITH_BODY or key is not None
+    return Request(
+        scope=caller.scope,
+        project_name=caller.project_name,
+        params=request.path_params,
+        query={name: request.query_params.getlist(name) for name in request.query_params},
+        path=request.url.path,
+        context=context,
+        body=body,
+        key=key,
+        ahead=ahead,
+    )
+
+
+def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
+    try:
+        return api_keys.authenticate(api_key)
+    except api_keys.LimitExceeded as exceeded:
+        context.caller = exceeded.caller
+        headers = {"Retry-After": str(exceeded.resets_in_s), "Service-Rate-Limited-Reason": exceeded.window}
+        raise ApiError(Code.RATE_LIMIT_EXCEEDED, headers=headers) from None
+
+
+def _handle(operation: Operation, request: Request[Any]) -> Response:
+    """Validate the query and the body, and execute the operation.
+
+    An error gives way to the saved response of the Idempotency-Key, if it has one.
+    """
+    try:
+        check_query(request.query, operation.query)
+        if request.body is not None:
+            request = dataclasses.replace(request, body=fields.validate(operation.body, request.body))
+        response = operation.handle(request)
+    except ApiError as error:
+        response = request.replay_or_raise(error)
+    if response.pending is not None:
+        assert operation.reply is not None
+        response = dataclasses.replace(response, body=operation.reply(request, response.pending))
+    return response
+
+
+def _api_error(error: Exception, context: RequestContext) -> ApiError:
+    """The error response for an exception. It does not expose details of internal errors."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, Unavailable | table.Contended):
+        return ApiError(Code.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
+    log.logger().error("internal error", exc_info=error)
+    return ApiError(Code.INTERNAL_ERROR)
 
 
 def _log(scope: ASGIScope, context: RequestContext, status: int) -> None:

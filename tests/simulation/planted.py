@@ -351,8 +351,8 @@ PLANTED = (
         "a read-only key may write",
         (
             "shared/api/routes.py",
-            "        if caller.read_only and request.method not in _READING:",
-            "        if False:",
+            "    if caller.read_only and request.method not in _READING:",
+            "    if False:",
         ),
         "0.3",
     ),
