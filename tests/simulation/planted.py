@@ -102,7 +102,7 @@ PLANTED = (
             "ids.new(EVENTS.prefix, instant)",
         ),
         "9.1",
-        seed=2,
+        seed=3,
     ),
     Planted(
         "the endpoints of an earlier batch of changes are used",
@@ -182,14 +182,14 @@ PLANTED = (
         "two calls to one customer at once",
         ("shared/calls/commands.py", '"v = :v AND attribute_not_exists(active_session)"', '"v >= :v"'),
         "stuck",
-        seed=28,
+        seed=40,
         focus="calls",
     ),
     Planted(
         "who is not to be called is called",
         ("shared/calls/commands.py", "        raise ApiError(Code.CUSTOMER_OPTED_OUT)", "        pass"),
         "11.15",
-        seed=2,
+        seed=3,
         focus="opt_outs",
     ),
     Planted(
@@ -360,7 +360,7 @@ PLANTED = (
         "a key is valid after its end",
         ("shared/projects/rate_limits.py", "OR valid_until > :now)", "OR valid_until <> :now)"),
         "0.3",
-        seed=2,
+        seed=12,
     ),
     Planted(
         "the requests of a minute are not limited",
@@ -377,7 +377,7 @@ PLANTED = (
             "    if False:",
         ),
         "9.11",
-        seed=2,
+        seed=7,
         focus="endpoints",
     ),
     Planted(
@@ -414,7 +414,7 @@ PLANTED = (
         "a live message takes no slot",
         ("shared/conversations/turns.py", "[table.Put(row, condition=condition, values=values)]", "[]"),
         "8.16",
-        seed=2,
+        seed=10,
         focus="slots",
     ),
     Planted(
@@ -484,5 +484,38 @@ PLANTED = (
         "7.5",
         seed=31,
         focus="deployment",
+    ),
+    Planted(
+        "a wake-up has a form that the previous release does not know",
+        ("shared/tasks/wake_ups.py", '{"pk": self.pk, "sk": self.sk}', '{"row": f"{self.pk}/{self.sk}"}'),
+        "a dead-letter queue",
+        seed=5,
+        focus="deployment",
+        more=(
+            (
+                "shared/tasks/batches.py",
+                'return wake_up["pk"], wake_up["sk"]',
+                'return (wake_up["pk"], wake_up["sk"]) if "pk" in wake_up else tuple(wake_up["row"].split("/"))',
+            ),
+        ),
+    ),
+    Planted(
+        "a consent has a status that the previous release does not know",
+        ("shared/calls/consent/consents.py", '"status": ConsentStatus.PENDING,', '"status": "asked",'),
+        "7.5",
+        seed=54,
+        focus="deployment",
+        more=(
+            (
+                "shared/calls/consent/consents.py",
+                'self.doc["status"] == ConsentStatus.PENDING',
+                'self.doc["status"] in (ConsentStatus.PENDING, "asked")',
+            ),
+            (
+                "shared/calls/consent/consents.py",
+                'doc["status"] or ConsentStatus.GRANTED',
+                '{"asked": "pending"}.get(doc["status"], doc["status"]) or ConsentStatus.GRANTED',
+            ),
+        ),
     ),
 )
