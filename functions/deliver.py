@@ -17,9 +17,9 @@ from shared.aws.services import Unavailable
 from shared.core import clock, limits, metrics, trace
 from shared.core.log import logger
 from shared.resources import fields
-from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store import table, transactions
 from shared.store.keys import Scope, scope_of
+from shared.store.transactions import Change
 from shared.tasks import batches, tasks, wake_ups
 from shared.tasks.batches import QueueMessage
 from shared.webhooks import health, http_client, queues, signing
@@ -213,7 +213,9 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
         # read fails, the attempt is saved all the same.
         with contextlib.suppress(Unavailable):
             current = latest()
-    commit.retry_with_latest([current], latest, lambda known: _save(delivery, _after_attempt(delivery, sent, known)))
+    transactions.retry_with_latest(
+        [current], latest, lambda known: _save(delivery, _after_attempt(delivery, sent, known))
+    )
     logger().info(
         "attempt",
         extra={

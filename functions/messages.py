@@ -36,8 +36,8 @@ from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.tasks import wake_ups
 
 POLLS_S = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)

@@ -438,13 +438,13 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
     from shared.core import ids
     from shared.core.errors import ApiError
     from shared.resources import fields
-    from shared.store import commit
+    from shared.store import transactions
 
     try:
         patch = fields.validate(AgentSettingsPatch, parse_json(options.file.read().encode()))
     except ApiError as error:
         raise ValueError(f"{error.param}: {error.message}" if error.param else error.message) from None
-    change = commit.commit(lambda: commands.update(_scope(options), patch), ids.new("req_"))
+    change = transactions.commit(lambda: commands.update(_scope(options), patch), ids.new("req_"))
     print("changed" if change.writes else "nothing to change")
     if options.mode == "live" and not change.doc["calling_hours"]:
         print(ANY_HOUR)
@@ -470,10 +470,10 @@ def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
 
     from shared.conversations import commands
     from shared.core.errors import ApiError
-    from shared.store import commit
+    from shared.store import transactions
 
     try:
-        change = commit.commit(lambda: commands.resume(_scope(options), options.conversation), uuid.uuid4().hex)
+        change = transactions.commit(lambda: commands.resume(_scope(options), options.conversation), uuid.uuid4().hex)
     except ApiError as error:
         raise LookupError(error.message) from None
     if change.writes:

@@ -19,7 +19,7 @@ from shared.conversations import replies
 from shared.conversations.resource import StaffMessageCreate
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
-from shared.store.commit import Change
+from shared.store.transactions import Change
 
 NOTICES = {"saved": "The settings were changed. The agent uses them from now on."}
 _TEXTS = ("business_name", "business_phone", "timezone", "change_policy")

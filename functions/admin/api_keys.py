@@ -15,7 +15,7 @@ from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.projects import api_keys
 from shared.resources import fields
-from shared.store.commit import Recorded
+from shared.store.transactions import Recorded
 
 NOTICES = {
     "revoked": "The key was revoked. Requests with it are refused from now on.",

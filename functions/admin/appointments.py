@@ -31,7 +31,7 @@ from shared.core import clock
 from shared.core.errors import ApiError
 from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
-from shared.store.commit import Change
+from shared.store.transactions import Change
 
 SECTION = "appointments"
 NOTICES = {

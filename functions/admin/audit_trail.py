@@ -16,8 +16,8 @@ from shared.admin.audit import AuditEntry, AuditFilter
 from shared.admin.members import OWNER, VIEWER
 from shared.core.errors import ApiError
 from shared.projects import api_keys
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.webhooks.endpoints import resource as endpoints
 
 SECTION = "audit_trail"

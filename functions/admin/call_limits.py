@@ -14,8 +14,8 @@ from shared.admin.members import OWNER, VIEWER
 from shared.calls import project_limits
 from shared.calls.project_limits import Limits
 from shared.core.errors import ApiError, Code
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 
 NOTICES = {"saved": "The limits were changed. They apply to calls that have not been dialed yet."}
 MOST_PREFIXES = 100

@@ -24,7 +24,7 @@ from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, Custo
 from shared.erasure import access
 from shared.pages import SECURITY
 from shared.resources import fields, list_pages, queries
-from shared.store.commit import Change
+from shared.store.transactions import Change
 
 SECTION = "customers"
 NOTICES = {

@@ -20,7 +20,7 @@ from shared.aws.services import Unavailable
 from shared.pages import SECURITY
 from shared.resources import fields, list_pages, queries
 from shared.resources.collections import Collection
-from shared.store.commit import Change
+from shared.store.transactions import Change
 
 MOST = 5_000
 """The most rows of an export."""

@@ -34,9 +34,9 @@ from shared.agent_settings.resource import AgentSettings
 from shared.api.responses import RequestContext
 from shared.core import clock, errors
 from shared.pages import SECURITY
-from shared.store import commit, table
-from shared.store.commit import Change, Command
+from shared.store import table, transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change, Command
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import Snapshot
 
@@ -196,8 +196,8 @@ class InProject(SignedIn):
             return change.with_writes(*(write(change.doc) for write in others))
 
         try:
-            return commit.commit(decide, self.context.request_id).doc
-        except commit.Recorded:
+            return transactions.commit(decide, self.context.request_id).doc
+        except transactions.Recorded:
             raise SentBefore from None
 
     def once(self) -> table.Put:

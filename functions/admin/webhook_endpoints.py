@@ -16,7 +16,7 @@ from shared.core import threads
 from shared.core.errors import ApiError, Code
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
-from shared.store.commit import Change
+from shared.store.transactions import Change
 from shared.webhooks import failures, replays, statistics
 from shared.webhooks.deliveries import commands as deliveries
 from shared.webhooks.endpoints import commands

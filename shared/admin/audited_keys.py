@@ -10,8 +10,8 @@ from shared.admin.audit import Actor
 from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import ApiKey, Creation
-from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store import table, transactions
+from shared.store.transactions import Change
 
 
 def create(
@@ -64,7 +64,7 @@ def _commit(action: str, new: Callable[[], Creation], actor: Actor, also: Sequen
         entry = audit.entry(key.project_id, actor, action, key.id, livemode=key.livemode, after=_facts(key))
         return Change(creation, [*creation.writes, entry, *also])
 
-    return commit.commit(command, actor.request_id).doc
+    return transactions.commit(command, actor.request_id).doc
 
 
 def _facts(key: ApiKey) -> dict[str, Any]:

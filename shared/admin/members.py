@@ -16,7 +16,7 @@ from shared.admin import audit
 from shared.admin.audit import Actor
 from shared.core import clock, ids
 from shared.projects import projects
-from shared.store import commit, table
+from shared.store import table, transactions
 
 
 class MemberRole(StrEnum):
@@ -143,7 +143,7 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
         table.write(writes, actor.request_id)
         return _of_row(row)
 
-    return commit.retry_on_conflict(attempt)
+    return transactions.retry_on_conflict(attempt)
 
 
 def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
@@ -173,7 +173,7 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         table.write([update, *_other_owner(row), entry], actor.request_id)
         return _of_row(row | {"member_role": role})
 
-    return commit.retry_on_conflict(attempt)
+    return transactions.retry_on_conflict(attempt)
 
 
 def rebind(project_id: int, email: str, actor: Actor) -> Member:
@@ -203,7 +203,7 @@ def rebind(project_id: int, email: str, actor: Actor) -> Member:
         table.write(writes, actor.request_id)
         return _of_row({**row, "joined_at": None})
 
-    return commit.retry_on_conflict(attempt)
+    return transactions.retry_on_conflict(attempt)
 
 
 def find(project_id: int, id: str) -> Member:

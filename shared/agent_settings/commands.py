@@ -12,8 +12,8 @@ from shared.projects import projects
 from shared.resources import fields
 from shared.resources.collections import apply_changes, changes_of
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 
 KIND = "agent_settings"
 

@@ -23,9 +23,9 @@ from shared.core import api_description, limits
 from shared.core.errors import NEVER_SAVED, ApiError, Code
 from shared.resources import fields
 from shared.resources.collections import Collection, Record
-from shared.store import commit, table
-from shared.store.commit import Change, Command
+from shared.store import table, transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change, Command
 
 _RESPONSE_S = 2
 """Seconds of the function's time that are reserved for the response."""
@@ -92,8 +92,10 @@ class Request(Generic[B]):
             return Change(response, [*change.writes, *record], change.after_commit)
 
         try:
-            committed = commit.commit(with_record, self.request_id, seconds=self.seconds_left(commit.CONFLICT_S))
-        except commit.Recorded as recorded:
+            committed = transactions.commit(
+                with_record, self.request_id, seconds=self.seconds_left(transactions.CONFLICT_S)
+            )
+        except transactions.Recorded as recorded:
             assert self.key is not None
             return idempotency.read(self.key, recorded.row)
         except (table.ConditionFailed, table.Contended):

@@ -24,8 +24,8 @@ from shared.core.errors import ApiError, Code
 from shared.customers import resource as customers
 from shared.resources import search
 from shared.resources.collections import apply_changes, apply_deletion, changes_of
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 
 
 def create(scope: Scope, body: AppointmentCreate) -> Change[Appointment]:

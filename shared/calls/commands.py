@@ -27,8 +27,8 @@ from shared.resources import fields
 from shared.resources.collections import apply_changes
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, SessionId, Time
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
 
 

@@ -16,9 +16,9 @@ from shared.customers.resource import CUSTOMERS, Customer
 from shared.resources import list_pages
 from shared.resources.collections import apply_changes
 from shared.resources.queries import Query
-from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store import table, transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 
 _PAGE = 100
 
@@ -52,7 +52,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
 
 def opt_out_now(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> None:
     """Commit an opt-out before the agent's answer, which a worker may have to repeat: the wish is kept in any case."""
-    commit.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to), uuid.uuid4().hex)
+    transactions.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to), uuid.uuid4().hex)
 
 
 def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
@@ -60,13 +60,13 @@ def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
 
     If the worker dies in between, the calls that remain fail when they are dialed, and no grant revives the consent.
     """
-    commit.retry_on_conflict(lambda: _end_consent(scope, phone))
+    transactions.retry_on_conflict(lambda: _end_consent(scope, phone))
     cursor = None
     while True:
         query = Query(limit=_PAGE, starting_after=cursor, filters={"phone": (phone,)})
         page = list_pages.read(scope, CUSTOMERS, query)
         for row in page.rows:
-            commit.retry_on_conflict(partial(_end_call, scope, row["sk"], phone, in_call))
+            transactions.retry_on_conflict(partial(_end_call, scope, row["sk"], phone, in_call))
         if page.next_cursor is None:
             return
         cursor = page.next_cursor

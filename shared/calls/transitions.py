@@ -32,8 +32,8 @@ from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
 from shared.resources.collections import apply_changes
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
 
 TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {

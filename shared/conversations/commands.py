@@ -36,8 +36,8 @@ from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.resources.collections import apply_changes
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.tasks import tasks
 
 BUSY_RETRY_S = 2

@@ -48,9 +48,9 @@ from shared.projects import usage
 from shared.resources import fields, list_pages
 from shared.resources.collections import apply_changes
 from shared.resources.queries import Query
-from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store import table, transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.tasks import tasks
 
 HISTORY = 40
@@ -98,7 +98,7 @@ def reply_to(turn: ClaimedTurn, conversation: ConversationRecord | None = None) 
     known = [] if conversation is None else [conversation]
     latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
     try:
-        return commit.retry_with_latest(known, latest, partial(_reply_once, turn), COMMIT_TRIES, turn.seconds)
+        return transactions.retry_with_latest(known, latest, partial(_reply_once, turn), COMMIT_TRIES, turn.seconds)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         tasks.release(turn.claim)

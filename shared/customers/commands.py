@@ -14,8 +14,8 @@ from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, Custo
 from shared.resources import fields, search
 from shared.resources.collections import apply_changes, apply_deletion, changes_of
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 
 
 def create(scope: Scope, body: CustomerCreate) -> Change[Customer]:

@@ -37,9 +37,9 @@ from shared.projects import usage
 from shared.resources import list_pages, search
 from shared.resources.collections import Collection
 from shared.resources.queries import Query
-from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store import table, transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.tasks import tasks
 from shared.telephony import contact_lens
 from shared.webhooks.deliveries import resource as deliveries
@@ -97,12 +97,12 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
     waits: list[NotYet] = []
     for session in _ids(SESSIONS, scope, customer_id):
         try:
-            stopped |= commit.retry_on_conflict(functools.partial(_stop_session, scope, session))
+            stopped |= transactions.retry_on_conflict(functools.partial(_stop_session, scope, session))
         except NotYet as wait:
             waits.append(wait)
     with_events = [customer_id, *_ids(APPOINTMENTS, scope, customer_id), *_ids(SESSIONS, scope, customer_id)]
     for conversation in _ids(CONVERSATIONS, scope, customer_id):
-        stopped |= commit.retry_on_conflict(functools.partial(_end_conversation, scope, conversation))
+        stopped |= transactions.retry_on_conflict(functools.partial(_end_conversation, scope, conversation))
         with_events += [conversation, *_staff_messages(scope, conversation)]
     if number := sum(_erase_events(scope, id) for id in with_events):
         yield f"erased {number} events and their deliveries"
@@ -130,7 +130,7 @@ def _delete_customer(scope: Scope, customer_id: str) -> bool:
         change = commands.delete(scope, CUSTOMERS.record(row))
         return Change(change.doc, change.writes, change.after_commit)
 
-    return bool(commit.commit(delete, uuid.uuid4().hex).writes)
+    return bool(transactions.commit(delete, uuid.uuid4().hex).writes)
 
 
 def _stop_session(scope: Scope, session_id: str) -> bool:
@@ -205,7 +205,7 @@ def _remove(scope: Scope, customer_id: str, stored: StoredBatches) -> Iterator[s
 def _remove_appointment(scope: Scope, row: table.Row) -> Counter[str]:
     id = row["sk"]
     events = _erase_events(scope, id)
-    commit.retry_on_conflict(functools.partial(_delete_appointment, scope, id))
+    transactions.retry_on_conflict(functools.partial(_delete_appointment, scope, id))
     return +Counter({"appointments": 1, "events": events})
 
 
@@ -268,14 +268,16 @@ def _erase_usage(scope: Scope, counted: Iterable[tuple[str, str]]) -> int:
     months: dict[str, list[str]] = defaultdict(list)
     for id, at in counted:
         months[at[:7]].append(id)
-    return sum(commit.retry_on_conflict(functools.partial(usage.merge, scope, *month)) for month in months.items())
+    return sum(
+        transactions.retry_on_conflict(functools.partial(usage.merge, scope, *month)) for month in months.items()
+    )
 
 
 def _erase_events(scope: Scope, object_id: str) -> int:
     """Erase the events of a resource with their deliveries. Returns the number of events."""
     partition = scope.index(EVENTS.kind, "object_id", object_id)
     entries = [entry for page in table.query(partition, index="f1", limit=_PAGE) for entry in page]
-    return sum(commit.retry_on_conflict(functools.partial(_erase_event, scope, entry["sk"])) for entry in entries)
+    return sum(transactions.retry_on_conflict(functools.partial(_erase_event, scope, entry["sk"])) for entry in entries)
 
 
 def _erase_event(scope: Scope, id: str) -> bool:

@@ -23,8 +23,8 @@ from shared.core.errors import ApiError, Code
 from shared.projects import projects, rate_limits
 from shared.projects.rate_limits import Moment, Remaining
 from shared.store import table
-from shared.store.commit import retry_on_conflict
 from shared.store.keys import Scope
+from shared.store.transactions import retry_on_conflict
 
 REFUSAL_MEMORY_MS = 5 * clock.SECOND
 """How long a container caches that a key is refused, even if its minute is used up for longer: a key

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shared.resources.collections import Collection, Record
-from shared.store import commit, table
+from shared.store import table, transactions
 from shared.store.keys import Scope
 
 MOST_WORDS = 8
@@ -81,7 +81,7 @@ def renew_all(scope: Scope, collection: Collection[Any, Any]) -> int:
     """Give all resources the search rows that they are to have. Returns the number of resources that had others."""
     pages = table.query(scope.pk(collection.kind), limit=_PAGE, forward=True)
     ids = (row["sk"] for page in pages for row in page)
-    return sum(commit.retry_on_conflict(functools.partial(_renew, scope, collection, id)) for id in ids)
+    return sum(transactions.retry_on_conflict(functools.partial(_renew, scope, collection, id)) for id in ids)
 
 
 def _renew(scope: Scope, collection: Collection[Any, Any], id: str) -> bool:

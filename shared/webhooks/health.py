@@ -15,8 +15,8 @@ from shared.aws import services
 from shared.core import clock, threads
 from shared.core.log import logger
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.webhooks import queues
 from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError, DeliveryStatus, Ended, Retry
 from shared.webhooks.endpoints import commands

@@ -17,8 +17,8 @@ from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.core.log import logger
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope, scope_of
+from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import failures, queues

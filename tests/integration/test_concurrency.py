@@ -14,8 +14,8 @@ import pytest
 
 from shared.core import clock
 from shared.projects import api_keys, rate_limits
-from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store import table, transactions
+from shared.store.transactions import Change
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once
 from tests.support.receivers import Receiver, answer
@@ -491,7 +491,7 @@ def test_a_record_decides_and_then_a_rule_whatever_the_order_of_the_writes(order
         "rule": table.Check(pk, "rule", refusal=PermissionError),
         "version": table.Update(pk, "version", set={"v": 2}, condition="v = :v", values={":v": 1}),
     }
-    with pytest.raises(commit.Recorded):
-        commit.commit(lambda: Change(None, [writes[name] for name in order]), "second")
+    with pytest.raises(transactions.Recorded):
+        transactions.commit(lambda: Change(None, [writes[name] for name in order]), "second")
     with pytest.raises(PermissionError):
-        commit.commit(lambda: Change(None, [writes[name] for name in order if name != "record"]), "third")
+        transactions.commit(lambda: Change(None, [writes[name] for name in order if name != "record"]), "third")

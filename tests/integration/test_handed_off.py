@@ -8,7 +8,7 @@ import pytest
 
 from shared.conversations import commands
 from shared.core.errors import ApiError
-from shared.store import commit, table
+from shared.store import table, transactions
 from tests.support.clocks import Clock
 from tests.support.concurrency import just_before
 from tests.support.conversations import (
@@ -26,7 +26,7 @@ from tests.support.stage import Stage
 
 def resume(thread: Thread) -> bool:
     """Whether giving the conversation back changed anything."""
-    return bool(commit.commit(lambda: commands.resume(thread.scope, thread.id), "test").writes)
+    return bool(transactions.commit(lambda: commands.resume(thread.scope, thread.id), "test").writes)
 
 
 def test_the_agent_replies_to_the_next_message_of_a_conversation_that_is_given_back(

@@ -12,7 +12,7 @@ import pytest
 from shared.aws import client as aws_client
 from shared.aws.connections import HttpResponse
 from shared.core import clock, ids
-from shared.store import commit, table
+from shared.store import table, transactions
 from shared.store.keys import due, due_shard
 from shared.tasks import tasks
 from shared.tasks.tasks import Claim, NotDue
@@ -353,7 +353,7 @@ def test_conflicts_are_tried_again_until_the_write_succeeds(job: Job) -> None:
         table.write([write], "me")
         return int(done)
 
-    assert commit.retry_on_conflict(attempt) == 3
+    assert transactions.retry_on_conflict(attempt) == 3
 
 
 def test_conflicts_without_end_are_given_up(job: Job) -> None:
@@ -364,9 +364,9 @@ def test_conflicts_without_end_are_given_up(job: Job) -> None:
         table.write([dataclasses.replace(job.done(1), condition="done = :never", values={":never": -1})], "me")
 
     with pytest.raises(table.ConditionFailed):
-        commit.retry_on_conflict(attempt)
-    assert 20 < len(tries) <= commit.CONFLICTS
-    assert tries[-1] - tries[0] <= (commit.CONFLICT_S + 1) * clock.SECOND
+        transactions.retry_on_conflict(attempt)
+    assert 20 < len(tries) <= transactions.CONFLICTS
+    assert tries[-1] - tries[0] <= (transactions.CONFLICT_S + 1) * clock.SECOND
 
 
 def test_an_overdue_row_is_woken_unless_a_worker_has_it(job: Job, stopped_clock: Clock) -> None:

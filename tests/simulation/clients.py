@@ -448,7 +448,7 @@ def scope_at(host: Host, scope: Scope) -> Any:
 
 def _start_replay(scope: Scope, endpoint: str, since: int, host: Host) -> None:
     """Start a replay, as its page does. Nothing happens if the endpoint is closed, or a replay is running."""
-    start, commit = host.module("shared.webhooks.replays").start, host.module("shared.store.commit").commit
+    start, commit = host.module("shared.webhooks.replays").start, host.module("shared.store.transactions").commit
     with suppress(host.module("shared.core.errors").ApiError):
         commit(lambda: start(scope_at(host, scope), endpoint, since, "operator"), f"replay of {endpoint} since {since}")
 
@@ -466,7 +466,7 @@ def _erase_now(scope: Scope, customer: str, host: Host) -> float | None:
 
 def _take_now(scope: Scope, conversation: str, who: str, takes: bool, host: Host) -> bool:
     """Take or release a conversation, as the desk does. Returns whether that changed anything."""
-    commands, commit = host.module("shared.conversations.commands"), host.module("shared.store.commit").commit
+    commands, commit = host.module("shared.conversations.commands"), host.module("shared.store.transactions").commit
     of = scope_at(host, scope), conversation
     command = partial(commands.take, *of, who) if takes else partial(commands.release, *of)
     with suppress(host.module("shared.core.errors").ApiError):

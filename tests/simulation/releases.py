@@ -24,6 +24,7 @@ VERSION, ENVIRONMENT = "version.txt", "environment.json"
 RENAMED: Mapping[str, str] = {
     "shared.aws.client.AwsClient": "shared.aws.client.Client",
     "shared.aws.connections.HttpResponse": "shared.aws.connections.Reply",
+    "shared.store.transactions": "shared.store.commit",
 }
 """Names of the service that the simulation uses (`Host.module`), by the name that the recorded release has instead.
 

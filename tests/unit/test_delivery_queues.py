@@ -9,7 +9,7 @@ import pytest
 
 from functions import deliver
 from shared.core import clock
-from shared.store import commit
+from shared.store import transactions
 from shared.tasks import batches, tasks
 from shared.webhooks import health, http_client, queues
 from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
@@ -228,7 +228,7 @@ def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: DeliveryQu
 def test_the_worker_has_time_for_the_longest_batch() -> None:
     """Its messages run concurrently: one waits for the previous one, until it is due, and for a receiver that hangs."""
     waits = (batches.IN_ORDER_FOR_MS + tasks.EARLY_MS) / clock.SECOND
-    handling = http_client.DEADLINE_S + commit.CONFLICT_S
+    handling = http_client.DEADLINE_S + transactions.CONFLICT_S
     assert waits + handling < DELIVER.timeout_s
     assert handling < deliver.LEASE_MS / clock.SECOND
 

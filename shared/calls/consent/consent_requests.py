@@ -19,7 +19,7 @@ from shared.calls.statuses import PROVIDER_ERROR, ConsentStatus, Ending
 from shared.core import clock
 from shared.core.log import logger
 from shared.customers import opt_outs
-from shared.store import commit, table
+from shared.store import table, transactions
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
@@ -98,7 +98,7 @@ def answer(
             ending = transitions.CONSENT_REVOKED if revoked else ENDINGS[status]
             close(consent, consents.with_answer(consent, status, at, until), ending)
 
-    commit.retry_on_conflict(attempt)
+    transactions.retry_on_conflict(attempt)
 
 
 def close(
@@ -167,7 +167,7 @@ def end_undelivered(failure: whatsapp.UndeliveredRequest) -> None:
         logger().warning("request for consent not delivered", extra={"error": failure.code})
         close(consent, _after_giving_up(consent, sent=False), PROVIDER_ERROR, summary=CANNOT_ASK)
 
-    commit.retry_on_conflict(attempt)
+    transactions.retry_on_conflict(attempt)
 
 
 def keep_task_token(pk: str, task_token: str) -> None:
@@ -180,7 +180,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
         else:
             table.write([consents.save(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
 
-    commit.retry_on_conflict(attempt)
+    transactions.retry_on_conflict(attempt)
 
 
 def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
@@ -211,7 +211,7 @@ def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     tasks.save_step(claim, [started, consents.save_asker(consent, "")], keep=True)
     consent = consents.after_write(consent, started)
     result = _send(consent)
-    commit.retry_on_conflict(lambda: _save_result(claim, consent, result))
+    transactions.retry_on_conflict(lambda: _save_result(claim, consent, result))
 
 
 def _send(consent: Consent) -> SendResult:

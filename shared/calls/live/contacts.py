@@ -15,7 +15,7 @@ from shared.calls.statuses import ENDED, SessionCallStatus
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
-from shared.store import commit, table
+from shared.store import table, transactions
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.telephony import Busy, adapters
@@ -60,7 +60,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
             adapters.carrier().stop(contact_id)
         return False
 
-    return (scope, session_id) if commit.retry_on_conflict(attempt) else None
+    return (scope, session_id) if transactions.retry_on_conflict(attempt) else None
 
 
 def delete(contact_id: str) -> table.Delete:
@@ -101,7 +101,7 @@ def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -
         raw = attributes.get("raw_recording_key") or row.get("raw_recording_key")
         return None if raw is None else str(raw)
 
-    raw = commit.retry_on_conflict(attempt)
+    raw = transactions.retry_on_conflict(attempt)
     if raw is not None:
         recordings.delete(raw)
 
@@ -122,7 +122,7 @@ def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, red
     has failed; a transcript may still arrive.
     """
     if lines:
-        commit.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
+        transactions.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
     make_step_due(scope, session_id)
 
 

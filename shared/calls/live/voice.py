@@ -22,7 +22,7 @@ from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
 from shared.customers import resource as customers
-from shared.store import commit, table
+from shared.store import table, transactions
 from shared.store.keys import Scope
 
 TRIES = 3
@@ -78,7 +78,7 @@ def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> 
         return turn.response
 
     try:
-        return commit.retry_on_conflict(attempt, tries=TRIES, seconds=seconds)
+        return transactions.retry_on_conflict(attempt, tries=TRIES, seconds=seconds)
     except (table.ConditionFailed, table.Contended):
         return SpokenReply(LOST, ends_call=True)
 

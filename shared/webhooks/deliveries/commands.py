@@ -14,9 +14,9 @@ from shared.appointments import commands as appointments
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code, not_found
 from shared.resources import fields
-from shared.store import commit, table
-from shared.store.commit import Change
+from shared.store import table, transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import events, queues
 from shared.webhooks.deliveries import resource
@@ -135,7 +135,7 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRo
     def read() -> DeliveryRow:
         return cast("DeliveryRow", table.get(row["pk"], row["sk"])) or row
 
-    return commit.retry_with_latest([row], read, cancel)
+    return transactions.retry_with_latest([row], read, cancel)
 
 
 def _cause(row: DeliveryRow | EventRow) -> dict[str, str | None]:

@@ -11,8 +11,8 @@ from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources.collections import apply_changes, changes_of
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 from shared.webhooks import signing
 from shared.webhooks.endpoints.resource import (
     HEALTH,

@@ -1,4 +1,4 @@
-"""Commits: decide on writes, execute them in one transaction, and decide again if a row was modified concurrently.
+"""Transactions: decide on writes, commit them together, and decide again if a row was modified concurrently.
 
 A command is a function that reads the rows it needs and returns a `Change`. API requests, admin pages and the
 operator's command commit it here, together with writes of their own in the same transaction. Workers write it with
