@@ -50,10 +50,19 @@ def run(base_url: str) -> int:
         api = _Api(base_url, plaintext)
         ping = api.call("GET", "/v1/ping", 200)
         _expect(ping["project_id"] == PROJECT_ID and ping["livemode"] is False, "ping names another project")
-        for left in api.call("GET", "/v1/webhook_endpoints?limit=100", 200)["data"]:
-            api.call("DELETE", f"/v1/webhook_endpoints/{left['id']}", 200)
-        receipts.clear()
+        _clear(api)
         return _deliver(api, receipts.expect())
+
+
+def _clear(api: _Api) -> None:
+    """Delete what earlier runs left that died."""
+    for kind in ("webhook_endpoints", "customers"):
+        for left in api.call("GET", f"/v1/{kind}?limit=100", 200)["data"]:
+            api.call("DELETE", f"/v1/{kind}/{left['id']}", 200)
+    for page in table.query(SCOPE.pk("deleted_customer"), limit=100):
+        for row in page:
+            _delete_row(row["sk"])
+    receipts.clear()
 
 
 def _deliver(api: _Api, token: str) -> int:
@@ -79,6 +88,10 @@ def _delete(api: _Api, customer: str) -> None:
     """Delete the customer through the API, and then the row that remains of it."""
     deleted = api.call("DELETE", f"/v1/customers/{customer}", 200)
     _expect(deleted["deleted_at"] is not None, "the customer is not deleted")
+    _delete_row(customer)
+
+
+def _delete_row(customer: str) -> None:
     table.write([table.Delete(SCOPE.pk("deleted_customer"), customer, condition="")], uuid.uuid4().hex)
 
 

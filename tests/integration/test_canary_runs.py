@@ -158,6 +158,9 @@ def test_a_run_deletes_what_a_run_that_died_left(stage: Stage, base_url: str) ->
     _, plaintext = api_keys.create(runs.PROJECT_ID, livemode=False, label="canary")
     api = runs._Api(base_url, plaintext)
     api.call("POST", "/v1/webhook_endpoints", 201, {"url": f"{base_url}/canary/{'x' * 43}"})
+    for _ in range(2):
+        customer = api.call("POST", "/v1/customers", 201, {"phone": runs.PHONE})["id"]
+    api.call("DELETE", f"/v1/customers/{customer}", 200)
     with delivering(stage):
         assert run(stage) is True
     assert_nothing_is_left()

@@ -18,6 +18,7 @@ from typing import Any
 
 from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
+from tests.simulation.canary import MOST_LAST
 from tests.simulation.clients import DAYS, WISH, Load, Operation, Scope, scope_at
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
@@ -103,6 +104,7 @@ def check(world: World, load: Load) -> list[str]:
         found += [f"{finding} [{each.scope.name}]" for findings in checks for finding in findings]
     found += _tenancy(load, shown)
     found += _replays(world, load)
+    found += _canary(world)
     if not found:
         # Last, because this changes what is shown.
         found += [finding for each in shown for finding in _nothing_is_held(world, each)]
@@ -928,6 +930,21 @@ def _closed_endpoint_breaches(id: str, receiver: Receiver, operations: Sequence[
             if operation.ended + IN_FLIGHT_S < post.at < until and not post.by.was_frozen:
                 yield f"9.13: {id} got {post.headers['webhook-id']} at {post.at}, after {operation.name} closed it"
                 return
+
+
+# The canary
+
+
+def _canary(world: World) -> Iterator[str]:
+    """The canary passes when nothing goes wrong, and then nothing is left of its runs."""
+    if not world.canary.results:
+        return
+    if not world.canary.results[-1]:
+        yield f"canary: its last {MOST_LAST} runs failed, although nothing went wrong any more"
+    for (pk, sk), item in world.table.items.items():
+        is_its = pk.startswith(("P#0#", "KEY#")) and int(item.get("project_id", {}).get("N", 0)) == 0
+        if is_its and "expires_at" not in item and sk != "webhook_endpoint":
+            yield f"canary: {pk} {sk} is left"
 
 
 # Tenants

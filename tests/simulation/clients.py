@@ -522,6 +522,8 @@ class Focus:
     """Whether live calls are placed by the carrier."""
     deployed: float = DEPLOYED
     """The share of histories with a deployment."""
+    canary: bool = False
+    """Whether the canary runs."""
 
 
 EVERYTHING = Focus()
@@ -570,6 +572,9 @@ FOCUSES = {
         carrier=True,
     ),
     "slots": Focus({"message": 2, "slow_message": 3}, size=(4, 5), live=True),
+    "canary": Focus(
+        {"create_customer": 1, "create_endpoint": 1, "wait": 2}, {Fault.KILLED: 0.02}, size=(2, 3), canary=True
+    ),
     "opt_outs": Focus({"call": 4, "change_customer": 3, "message": 3, "opt_in": 1}, size=(3, 6)),
     "endpoints": Focus(
         {"create_endpoint": 1, "change_endpoint": 4, "change_customer": 3, "retry_delivery": 2}, size=(3, 6)

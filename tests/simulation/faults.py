@@ -57,6 +57,8 @@ class Fault(StrEnum):
     MODEL_SLOW = "model_slow"
     """The model does not reply in time."""
     MODEL_FAILED = "model_failed"
+    CANARY_DOUBLED = "canary_doubled"
+    """Two runs of the canary begin where one was scheduled."""
 
 
 RATES = {
@@ -86,6 +88,7 @@ RATES = {
     Fault.CARRIER_BUSY: 0.1,
     Fault.MODEL_SLOW: 0.2,
     Fault.MODEL_FAILED: 0.2,
+    Fault.CANARY_DOUBLED: 0.2,
 }
 """The highest rate of each kind: of the calls, messages, batches, runs, hosts or receivers that it can concern."""
 

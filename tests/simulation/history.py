@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tests.simulation import checker, deployment, scheduler
+from tests.simulation import canary, checker, deployment, scheduler
 from tests.simulation.clients import EVERYTHING, FOCUSES, Client, Load, Scope
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
@@ -22,6 +22,8 @@ USUAL_LIMITS, LOW_LIMITS = (100, 5000), (4, 20)
 """The rate limits of a key: requests in a second and in a minute."""
 FOCUSED = 0.3
 """The share of histories that are about something."""
+WITH_CANARY = 0.1
+"""The share of histories in which the canary runs, besides those that are about it."""
 FEWEST_STEPS, MOST_STEPS = 2, 40
 """The steps of each client of a history."""
 
@@ -65,8 +67,10 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     drawn = draw.choice(list(FOCUSES)) if draw.random() < FOCUSED else None
     focus = FOCUSES.get(plan.focus or drawn or "", EVERYTHING)
     faults = Faults(plan.seed, plan.only, plan.most_faults, focus.rates)
-    replaced = deployment.drawn(plan.seed, focus.deployed if plan.deployed else 0)
-    world = World(plan.seed, hosts, sqs, faults, replaced)
+    chance = random.Random(f"{plan.seed}/canary")
+    runs = chance.randint(1, 3) if focus.canary or chance.random() < WITH_CANARY else 0
+    replaced = deployment.drawn(plan.seed, focus.deployed if plan.deployed and not runs else 0)
+    world = World(plan.seed, hosts, sqs, faults, replaced, fewest_hosts=canary.HOSTS if runs else 1)
     scheduler.use(world.scheduler)
     if focus.carrier:
         world.call_people(at_once=draw.randint(1, 3))
@@ -80,6 +84,17 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     findings: list[str] = []
     state = {"phase": "load"}
 
+    def rest() -> None:
+        end, most = world.now + QUIET_WITHIN_S, world.scheduler.switches + MOST_SWITCHES_AT_REST
+        while not world.is_quiet():
+            if world.scheduler.switches > most:
+                raise Stuck(f"{MOST_SWITCHES_AT_REST} steps were not enough")
+            if world.now > end:
+                findings.append("9.1/7.5/8.6: the service does not come to rest")
+                break
+            world.scheduler.sleep(30)
+        world.note("quiet")
+
     def direct() -> None:
         faults.on = False
         load.scopes = [
@@ -88,6 +103,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         ]
         world.limit_requests(*load.limits)
         faults.on = True
+        world.canary.start(runs)
         load.left = count
         together = draw.choice(load.scopes) if draw.random() < 0.6 else None
         if focus.live:
@@ -105,15 +121,10 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
         # A host remembers until the end of the minute, or of the next one, that a key has reached its limit.
         world.scheduler.sleep(125)
         state["phase"] = "rest"
-        end, most = world.now + QUIET_WITHIN_S, world.scheduler.switches + MOST_SWITCHES_AT_REST
-        while not world.is_quiet():
-            if world.scheduler.switches > most:
-                raise Stuck(f"{MOST_SWITCHES_AT_REST} steps were not enough")
-            if world.now > end:
-                findings.append("9.1/7.5/8.6: the service does not come to rest")
-                break
-            world.scheduler.sleep(30)
-        world.note("quiet")
+        rest()
+        if runs:
+            world.canary.run_until_passed()
+            rest()
         findings.extend(checker.check(world, load))
         state["phase"] = "done"
 

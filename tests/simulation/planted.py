@@ -518,4 +518,20 @@ PLANTED = (
             ),
         ),
     ),
+    Planted(
+        "a canary leaves the customer of a run that died",
+        (
+            "shared/canary/runs.py",
+            'for kind in ("webhook_endpoints", "customers"):',
+            'for kind in ("webhook_endpoints",):',
+        ),
+        "canary",
+        focus="canary",
+    ),
+    Planted(
+        "a canary leaves the key of a run that died",
+        ("shared/canary/runs.py", "    for left in api_keys.of_project(PROJECT_ID):", "    for left in ():"),
+        "canary",
+        focus="canary",
+    ),
 )

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from shared.core.limits import RECEIVER_S
+from tests.simulation.canary import BASE_URL
 from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Host
     from tests.simulation.world import World
 
-DEADLINE_S = 15.0
 UNSEEN = ("connection_refused", "dns_error", "tls_error")
 """The errors of attempts of which a receiver sees no request."""
 
@@ -71,7 +72,7 @@ class Receiver:
             "good": (quick, 204, None),
             "failing": (quick, 500, "http_error"),
             "flaky": (quick, 200, None) if self.draw.random() < 0.5 else (quick, 503, "http_error"),
-            "hanging": (DEADLINE_S, None, "timeout"),
+            "hanging": (RECEIVER_S, None, "timeout"),
             "slow": (self.draw.uniform(5, 14), 200, None),
             "down": (quick, None, "connection_refused"),
             "unknown": (quick, None, "dns_error"),
@@ -131,9 +132,17 @@ class Receivers:
     def post(self, host: Host, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         """Send a POST to the receiver of this URL."""
         world, rules = self._world, host.module("shared.webhooks.deliveries.resource")
-        receiver = self._by_host[urlsplit(url).hostname or ""]
+        receives = world.canary.receive if url.startswith(BASE_URL) else self._receive
         if world.strikes(Fault.KILLED):
             world.kill()
+        started = world.now
+        status, failure = receives(url, headers, body)
+        error = None if failure is None else rules.DeliveryError(failure)
+        return rules.AttemptOutcome(status, error, None if status is None else "", round((world.now - started) * 1000))
+
+    def _receive(self, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int | None, str | None]:
+        """The status and the error of a POST."""
+        world, receiver = self._world, self._by_host[urlsplit(url).hostname or ""]
         started = world.now
         seconds, status, error = receiver.answer(started)
         if error not in UNSEEN:
@@ -143,8 +152,7 @@ class Receivers:
         if world.strikes(Fault.KILLED) or (receiver.deadly and started < receiver.until):
             world.invocation().hit_at = world.now
             world.kill()
-        error = None if error is None else rules.DeliveryError(error)
-        return rules.AttemptOutcome(status, error, None if status is None else "", round((world.now - started) * 1000))
+        return status, error
 
 
 class _Client:

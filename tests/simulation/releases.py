@@ -14,6 +14,7 @@ from pathlib import Path
 
 from infra import topology
 from infra.local import names, resources
+from tests.simulation.canary import BASE_URL
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("previous_release.zip")
@@ -95,6 +96,7 @@ def _environment() -> dict[str, str]:
         recordings="recordings",
         failed_batches="failed",
         erasures="erasures",
+        base_url=BASE_URL,
     )
     for function in topology.FUNCTIONS:
         found |= function.environment(deployment)

@@ -29,6 +29,7 @@ from shared.core import clock
 from shared.core.event_types import STREAM_KINDS
 from shared.core.limits import MAX_DUE_SHARDS
 from tests.simulation import hosts as hosts_module
+from tests.simulation.canary import Canary
 from tests.simulation.carrier import Carrier
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Fault, Faults
@@ -127,7 +128,13 @@ class World:
     """
 
     def __init__(
-        self, seed: str, hosts: list[Host], sqs: Any, faults: Faults, deployment: Deployment | None = None
+        self,
+        seed: str,
+        hosts: list[Host],
+        sqs: Any,
+        faults: Faults,
+        deployment: Deployment | None = None,
+        fewest_hosts: int = 1,
     ) -> None:
         self.scheduler = Scheduler(f"{seed}/schedule", START)
         self.faults = faults
@@ -138,7 +145,7 @@ class World:
         self._random = random.Random(f"{seed}/latency")
         self._slowness = self._random.choice((0.5, 1, 5))
         present, previous = ([host for host in hosts if host.previous is old] for old in (False, True))
-        count = self._random.randint(1, len(present))
+        count = max(fewest_hosts, self._random.randint(1, len(present)))
         self.deployment = deployment
         self._fleets = {False: Fleet(present[:count]), True: Fleet(previous[:count] if deployment else [])}
         self.hosts = [host for fleet in self._fleets.values() for host in fleet.free]
@@ -148,6 +155,7 @@ class World:
         self.table = Table(resources.TABLE_NAME, lambda: self.scheduler.seconds, self._lag)
         self.receivers = Receivers(seed, self)
         self.carrier = Carrier(seed, self)
+        self.canary = Canary(seed, self)
         self._sqs = sqs
         self._engine = sqs.Engine(lambda: self.scheduler.seconds)
         addresses = resources.create_queues(_QueueCreator(self._engine))  # type: ignore[arg-type]
@@ -235,13 +243,19 @@ class World:
     # Lambda
 
     def request(
-        self, method: str, path: str, key: str, body: Any = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        key: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        raw: str | None = None,
     ) -> Response:
-        """An API request through the gateway."""
+        """An API request through the gateway; `body` goes as JSON, `raw` as it is."""
         match = ROUTES.match(method, path.partition("?")[0])
         assert match is not None
         request_id = f"r-{self.calls.total()}"
-        event = gateway_events.request(method, path, body, key=key, headers=headers, request_id=request_id)
+        event = gateway_events.request(method, path, body, key=key, headers=headers, raw=raw, request_id=request_id)
         ended = self.invoke(match.function.name, event)
         if not ended.succeeded:
             return Response(502, {}, "{}", ended.was_hit)
@@ -364,9 +378,13 @@ class World:
         """Whether a fault of this kind hits the present invocation now."""
         if not self.faults.strikes(kind):
             return False
+        self.mark_hit()
+        return True
+
+    def mark_hit(self) -> None:
+        """A fault hits the present invocation, perhaps in a function that it has called."""
         # What an earlier invocation left behind may keep the latest one waiting.
         self.invocation().hit_at = self._invocations()[-1].hit_at = self.now
-        return True
 
     def _invocations(self) -> list[Invocation]:
         """Those of the present environment. The latest one is the last."""
@@ -390,6 +408,7 @@ class World:
         hooked.__enter__()
         self._entered.append(hooked)
         host.module("shared.webhooks.http_client").use(self.receivers.client(host))
+        self.canary.connect(host)
         self._set_clock(host)
 
     def _set_clock(self, host: Host) -> None:
