@@ -19,7 +19,7 @@ from typing import Any
 from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
 from tests.simulation.canary import MOST_LAST
-from tests.simulation.clients import DAYS, WISH, Load, Operation, Scope, scope_at
+from tests.simulation.clients import DAYS, WISH, Load, Operation, Scope, Taking, scope_at
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import UNSEEN, Got, Receiver
@@ -35,6 +35,9 @@ SLOT_S = 121
 """Seconds for which a message that is not answered keeps its slot."""
 COMMITS_S = 20
 """Seconds within which a reply is committed, if nothing goes wrong."""
+ENDS_S = 150
+"""Seconds within which a message is answered if only the model fails: 120, and the waits for a host."""
+AGENT_FAILED = "agent_failed"
 REASON = "service-rate-limited-reason"
 MOST_LOST = 3
 """The workers that are lost over an attempt before its delivery fails."""
@@ -98,6 +101,8 @@ def check(world: World, load: Load) -> list[str]:
             _windows(world, each, every),
             _conversations(world, each, mine),
             _slots(world, load, each, every),
+            _replies(world, each),
+            _staff_messages(each, mine),
             _desk(load, each, mine),
             _deliveries(world, load, each, mine),
         )
@@ -605,6 +610,68 @@ def _messages(shown: Shown, sent: Sequence[Operation]) -> Iterator[str]:
         yield f"4.6: {number} messages were stored, and {most} were sent at most"
 
 
+def _replies(world: World, shown: Shown) -> Iterator[str]:
+    """A turn that fails hands over, in time. Who waits for a person gets only holding replies, which change nothing."""
+    # With fewer hosts, a worker waits for minutes until another one has given up.
+    in_time = len(world.hosts) > 2 and world.faults.injected.keys() <= {Fault.MODEL_SLOW, Fault.MODEL_FAILED}
+    for id, messages in shown.messages.items():
+        answers = [message for message in messages if message["role"] != "staff"]
+        for message, reply in itertools.pairwise(answers):
+            if message["role"] != "user":
+                continue
+            kinds = {action["type"] for action in reply["actions"]}
+            reasons = {action["reason"] for action in reply["actions"] if action["type"] == "handoff"}
+            # The late reply of a conversation that has ended changes nothing (promise 8.7).
+            has_ended = id in shown.resources and shown.resources[id]["status"] == "ended"
+            failed = message["reply_status"] == "failed"
+            if failed != (AGENT_FAILED in reasons) and not (failed and has_ended):
+                yield f"8.6: {message['id']} is {message['reply_status']}, and its reply hands over for {reasons}"
+            took = _seconds(reply["created_at"]) - _seconds(message["created_at"])
+            if took > ENDS_S and in_time:
+                yield f"8.6: {message['id']} was answered after {took:.0f} s"
+            if reply["holding"] and kinds:
+                yield f"8.12: {reply['id']} of {id} is a holding reply with the actions {sorted(kinds)}"
+            reason = _waits_for(shown, id, reply)
+            if reason not in (None, AGENT_FAILED, "") and not reply["holding"] and "customer_opted_out" not in kinds:
+                yield f"8.12: {reply['id']} is a reply of the agent, although {id} waits for a person ({reason})"
+            if reason in ("", AGENT_FAILED) and reply["holding"]:
+                yield f"8.12: {reply['id']} is a holding reply, although the agent may reply in {id}"
+
+
+def _waits_for(shown: Shown, id: str, reply: Any) -> str | None:
+    """The reason why a conversation waited for a person before a reply, "" if it did not; None if that is uncertain."""
+    at, reason = _seconds(reply["created_at"]), ""
+    for event in shown.events_of(id):
+        changed_at = _seconds(_instant(event["data"]["object"]))
+        if abs(changed_at - at) <= OFF_S:
+            return None
+        if changed_at < at:
+            reason = (event["data"]["object"]["handoff"] or {"reason": ""})["reason"]
+    return reason
+
+
+def _staff_messages(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """What a person of the business writes has no reply and one event. An ended conversation takes no message."""
+    ended: dict[str, float] = {}
+    for operation in operations:
+        for each in operation.tries:
+            body = each.response.json if 200 <= each.response.status < 300 and each.response.body else {}
+            conversation = body if body.get("object") == "conversation" else body.get("conversation") or {}
+            if conversation.get("status") == "ended":
+                id = conversation["id"]
+                ended[id] = min(each.ended, ended.get(id, each.ended))
+    for operation in [each for each in operations if _is_message(each) and each.succeeded]:
+        result, is_of_staff = operation.result, operation.body.get("role") == "staff"
+        if is_of_staff and (result["role"] != "staff" or result["reply"] is not None):
+            yield f"11.6: {operation.name} is a message of the staff, and was answered"
+        if ended.get(result["conversation"]["id"], operation.ended) < operation.began:
+            yield f"8.2: {operation.name} was added to {result['conversation']['id']}, which had ended"
+    for messages in shown.messages.values():
+        for message in messages:
+            if message["role"] == "staff" and (count := len(shown.events_of(message["id"]))) != 1:
+                yield f"9.1: {message['id']} of the staff has {count} events"
+
+
 def _slots(world: World, load: Load, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     """No more live messages of a project are under way than its share, and none is refused while there are fewer."""
     if not shown.scope.livemode:
@@ -643,6 +710,7 @@ def _slots(world: World, load: Load, shown: Shown, operations: Sequence[Operatio
 def _desk(load: Load, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     """Nobody takes a conversation that somebody else has taken, unless it was released or no longer waited."""
     mine = [each for each in load.takings if each.scope is shown.scope]
+    yield from _releases(shown, mine)
     for first, second in itertools.permutations([each for each in mine if each.takes and each.done], 2):
         if first.conversation != second.conversation or first.who == second.who or first.ended > second.began:
             continue
@@ -658,6 +726,24 @@ def _desk(load: Load, shown: Shown, operations: Sequence[Operation]) -> Iterator
             first.began - IN_FLIGHT_S <= at <= second.ended + OFF_S for at in handoffs
         ):
             yield f"desk: {second.who} has taken {first.conversation}, which {first.who} had"
+
+
+def _releases(shown: Shown, takings: Sequence[Taking]) -> Iterator[str]:
+    """Whoever has a conversation has it until it is released, resumed, handed over again, or ended."""
+    for taking in takings:
+        if not taking.takes or not taking.done or taking.conversation not in shown.resources:
+            continue
+        later = [
+            each
+            for each in takings
+            if each.conversation == taking.conversation and each is not taking and each.ended >= taking.began
+        ]
+        first = min(later, key=lambda each: each.began, default=None)
+        if first is None or first.takes or first.done is not False or first.began <= taking.ended:
+            continue
+        changes = [_seconds(_instant(event["data"]["object"])) for event in shown.events_of(taking.conversation)]
+        if not any(taking.began - IN_FLIGHT_S <= at <= first.ended + OFF_S for at in changes):
+            yield f"desk: {first.who} has not released {taking.conversation}, which {taking.who} had"
 
 
 def _is_message(operation: Operation) -> bool:

@@ -524,6 +524,8 @@ class Focus:
     """The share of histories with a deployment."""
     canary: bool = False
     """Whether the canary runs."""
+    hosts: int = 1
+    """How many hosts there are at least."""
 
 
 EVERYTHING = Focus()
@@ -574,6 +576,14 @@ FOCUSES = {
     "slots": Focus({"message": 2, "slow_message": 3}, size=(4, 5), live=True),
     "canary": Focus(
         {"create_customer": 1, "create_endpoint": 1, "wait": 2}, {Fault.KILLED: 0.02}, size=(2, 3), canary=True
+    ),
+    "model": Focus(
+        {"message": 2, "message_in_conversation": 4, "hand_off": 1, "end_conversation": 1},
+        {Fault.MODEL_SLOW: 0.7, Fault.MODEL_FAILED: 0.3},
+        size=(2, 5),
+        live=True,
+        carrier=True,
+        hosts=3,
     ),
     "opt_outs": Focus({"call": 4, "change_customer": 3, "message": 3, "opt_in": 1}, size=(3, 6)),
     "endpoints": Focus(

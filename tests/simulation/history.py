@@ -70,7 +70,8 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     chance = random.Random(f"{plan.seed}/canary")
     runs = chance.randint(1, 3) if focus.canary or chance.random() < WITH_CANARY else 0
     replaced = deployment.drawn(plan.seed, focus.deployed if plan.deployed and not runs else 0)
-    world = World(plan.seed, hosts, sqs, faults, replaced, fewest_hosts=canary.HOSTS if runs else 1)
+    fewest = max(focus.hosts, canary.HOSTS if runs else 1)
+    world = World(plan.seed, hosts, sqs, faults, replaced, fewest)
     scheduler.use(world.scheduler)
     if focus.carrier:
         world.call_people(at_once=draw.randint(1, 3))

@@ -534,4 +534,54 @@ PLANTED = (
         "canary",
         focus="canary",
     ),
+    Planted(
+        "an apology hands nobody over",
+        (
+            "shared/conversations/replies.py",
+            "TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)",
+            "TurnResult([])), failed=True)",
+        ),
+        "8.6",
+        focus="model",
+    ),
+    Planted(
+        "a turn is retried for ever",
+        ("shared/conversations/turns.py", "return clock.now() >= self.asked_at + GIVE_UP_MS", "return False"),
+        "8.6",
+        focus="model",
+    ),
+    Planted(
+        "who waits for a person gets the agent's replies",
+        ("shared/conversations/replies.py", "    if is_held(conversation):", "    if False:"),
+        "8.12",
+        focus="desk",
+    ),
+    Planted(
+        "after its own failure the agent replies no more",
+        ("shared/conversations/resource.py", 'handoff["reason"] != HandoffReason.AGENT_FAILED', "True"),
+        "8.12",
+        focus="model",
+    ),
+    Planted(
+        "an ended conversation takes messages",
+        ("shared/conversations/commands.py", "        raise ApiError(Code.CONVERSATION_ENDED)", "        pass"),
+        "8.2",
+        focus="desk",
+    ),
+    Planted(
+        "a message of the staff has no event",
+        (
+            "shared/webhooks/events.py",
+            """    if after["object"] == "message":\n""",
+            """    if after["object"] == "message":\n        return None\n    if after["object"] == "message":\n""",
+        ),
+        "9.1",
+        focus="desk",
+    ),
+    Planted(
+        "a conversation is not released",
+        ("shared/conversations/commands.py", "    if taken_by(record) is None:", "    if True:"),
+        "desk",
+        focus="desk",
+    ),
 )
