@@ -41,12 +41,12 @@ PLANTED = (
             '"attribute_not_exists(pk) OR expires_at <= :now"',
             '"attribute_not_exists(k) OR expires_at <= :now"',
         ),
-        "4.1",
+        "4.",
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
         ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
-        "4.1",
+        "4.",
     ),
     Planted(
         "a change does not check the version that it was read with",
@@ -548,6 +548,7 @@ PLANTED = (
         "a turn is retried for ever",
         ("shared/conversations/turns.py", "return clock.now() >= self.asked_at + GIVE_UP_MS", "return False"),
         "8.6",
+        seed=2,
         focus="model",
     ),
     Planted(
@@ -560,6 +561,7 @@ PLANTED = (
         "after its own failure the agent replies no more",
         ("shared/conversations/resource.py", 'handoff["reason"] != HandoffReason.AGENT_FAILED', "True"),
         "8.12",
+        seed=2,
         focus="model",
     ),
     Planted(
@@ -576,12 +578,13 @@ PLANTED = (
             """    if after["object"] == "message":\n        return None\n    if after["object"] == "message":\n""",
         ),
         "9.1",
-        focus="desk",
+        focus="messages",
     ),
     Planted(
         "a conversation is not released",
         ("shared/conversations/commands.py", "    if taken_by(record) is None:", "    if True:"),
         "desk",
+        seed=6,
         focus="desk",
     ),
 )
