@@ -31,7 +31,7 @@ HOSTS = 3
 """The hosts that a run needs: its own, that of its requests or of `deliver`, and that of the receiver."""
 MOST_LAST = 4
 """The runs at the end, of which one must pass."""
-_EVERY_S = next(function.every for function in topology.FUNCTIONS if function.name == "canary") or 0
+_EVERY_S = next(function.every_s for function in topology.FUNCTIONS if function.name == "canary") or 0
 
 
 class Canary:
