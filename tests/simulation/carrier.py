@@ -1,4 +1,4 @@
-"""Live calls: a carrier that places them, the people who are called, and the agent that speaks with them.
+"""Live calls: a carrier that places them, and the people who are called.
 
 A call rings, and is answered or not. Whoever answers says some sentences, each of which invokes `voice_turn`. Events of
 the call go to `call_events`, as EventBridge sends them, and may be lost, doubled or late.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,9 +59,8 @@ class Carrier:
         self._random = random.Random(f"{seed}/carrier")
 
     def connect(self, host: Host) -> None:
-        """Let a host place calls, and reply to live customers."""
+        """Let a host place calls."""
         host.module("shared.telephony.adapters").use(carrier=_Client(self, host))
-        host.module("shared.agent").use_agent(_Agent(self.world, host))
 
     def place(self, to: str, session: str, owner: tuple[int, bool]) -> Contact:
         """The call with this token: a new one, unless it is recognized."""
@@ -170,29 +168,6 @@ class _Client:
             self._world.note("the carrier does not respond")
             self._world.scheduler.sleep(3)
             raise self._telephony.Busy("no response")
-
-
-class _Agent:
-    """The agent of live customers: the scripted one, behind a model that may be slow or fail."""
-
-    def __init__(self, world: World, host: Host) -> None:
-        self._world, self._agent = world, host.module("shared.agent")
-        self._scripted = host.module("shared.agent.scripted").Scripted()
-
-    def reply(self, utterances: Sequence[Any], turn: Any, seconds: float) -> Any:
-        """A reply, within so many seconds."""
-        self._world.kill_if_over()
-        if self._world.strikes(Fault.KILLED):
-            self._world.kill()
-        self._world.scheduler.sleep(0.5)
-        if self._world.strikes(Fault.MODEL_SLOW):
-            self._world.note("the model does not respond")
-            self._world.scheduler.sleep(max(0.0, seconds))
-            raise self._agent.AgentUnavailable("no reply")
-        if self._world.strikes(Fault.MODEL_FAILED):
-            self._world.note("the model fails")
-            raise self._agent.AgentFailed("the model fails")
-        return self._scripted.reply(utterances, turn, seconds)
 
 
 def _instant(seconds: float | None) -> clock.Instant | None:

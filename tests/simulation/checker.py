@@ -19,9 +19,10 @@ from typing import Any
 from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
 from tests.simulation.canary import MOST_LAST
-from tests.simulation.clients import DAYS, WISH, Load, Operation, Scope, Taking, scope_at
+from tests.simulation.clients import AGREES, DAYS, WISH, Load, Operation, Scope, Taking, scope_at
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
+from tests.simulation.model import LINK
 from tests.simulation.receivers import UNSEEN, Got, Receiver
 from tests.simulation.world import World
 
@@ -37,7 +38,16 @@ COMMITS_S = 20
 """Seconds within which a reply is committed, if nothing goes wrong."""
 ENDS_S = 150
 """Seconds within which a message is answered if only the model fails: 120, and the waits for a host."""
+QUESTION = "Shall I do that?"
+"""What the agent asks with each proposal."""
+CHANGED = {
+    "appointment_confirmed": ("status", "confirmed"),
+    "appointment_cancelled": ("status", "cancelled"),
+    "appointment_rescheduled": ("appointment_at", None),
+}
+"""By the action of a reply: the field that it changes and its value, if that is known."""
 AGENT_FAILED = "agent_failed"
+MODEL_FAULTS = {Fault.MODEL_SLOW, Fault.MODEL_FAILED, Fault.MODEL_ODD}
 REASON = "service-rate-limited-reason"
 MOST_LOST = 3
 """The workers that are lost over an attempt before its delivery fails."""
@@ -613,7 +623,7 @@ def _messages(shown: Shown, sent: Sequence[Operation]) -> Iterator[str]:
 def _replies(world: World, shown: Shown) -> Iterator[str]:
     """A turn that fails hands over, in time. Who waits for a person gets only holding replies, which change nothing."""
     # With fewer hosts, a worker waits for minutes until another one has given up.
-    in_time = len(world.hosts) > 2 and world.faults.injected.keys() <= {Fault.MODEL_SLOW, Fault.MODEL_FAILED}
+    in_time = len(world.hosts) > 2 and world.faults.injected.keys() <= MODEL_FAULTS
     for id, messages in shown.messages.items():
         answers = [message for message in messages if message["role"] != "staff"]
         for message, reply in itertools.pairwise(answers):
@@ -624,6 +634,7 @@ def _replies(world: World, shown: Shown) -> Iterator[str]:
             # The late reply of a conversation that has ended changes nothing (promise 8.7).
             has_ended = id in shown.resources and shown.resources[id]["status"] == "ended"
             failed = message["reply_status"] == "failed"
+            yield from _changes_of_agent(shown, id, message, reply, answers)
             if failed != (AGENT_FAILED in reasons) and not (failed and has_ended):
                 yield f"8.6: {message['id']} is {message['reply_status']}, and its reply hands over for {reasons}"
             took = _seconds(reply["created_at"]) - _seconds(message["created_at"])
@@ -636,6 +647,28 @@ def _replies(world: World, shown: Shown) -> Iterator[str]:
                 yield f"8.12: {reply['id']} is a reply of the agent, although {id} waits for a person ({reason})"
             if reason in ("", AGENT_FAILED) and reply["holding"]:
                 yield f"8.12: {reply['id']} is a holding reply, although the agent may reply in {id}"
+
+
+def _changes_of_agent(shown: Shown, id: str, message: Any, reply: Any, messages: Sequence[Any]) -> Iterator[str]:
+    """The agent cancels or moves only what it proposed and the message agrees to, and only what is the customer's."""
+    if LINK in reply["content"]:
+        yield f"8: {reply['id']} has a link of the model"
+    changes = [action for action in reply["actions"] if action["type"].startswith("appointment_")]
+    if len(changes) > 1:
+        yield f"8.9: {reply['id']} makes {len(changes)} changes"
+    before = messages[messages.index(message) - 1]["content"] if messages.index(message) else ""
+    for change in changes:
+        appointment = shown.resources.get(change["appointment_id"])
+        customer = shown.resources[id]["customer_id"] if id in shown.resources else None
+        if appointment and customer and appointment["customer_id"] != customer:
+            yield f"8.11: {reply['id']} of {id} changes {appointment['id']}, which is of another customer"
+        if change["type"] != "appointment_confirmed" and not (message["content"] == AGREES and QUESTION in before):
+            yield f"8.9: {reply['id']} of {id} ({change['type']}) does what nobody agreed to"
+        if appointment:
+            name, value = CHANGED[change["type"]]
+            states = [event["data"]["object"][name] for event in shown.events_of(appointment["id"])]
+            if value not in states and (value or len(set(states)) < 2):
+                yield f"8.6: {appointment['id']} has no event of the change in {reply['id']}"
 
 
 def _waits_for(shown: Shown, id: str, reply: Any) -> str | None:

@@ -26,12 +26,14 @@ PHONES = [f"+150055500{number:02}" for number in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 
 """Numbers of test mode: the last digits decide how a call ends, and whether there is consent."""
 WISH = "Please do not call me again."
 """A person's wish not to be called, which opts the phone out."""
+AGREES = "Yes, please."
+"""The only one of `WORDS` that agrees to a proposal."""
 WORDS = (
     "Hello",
     "When is my appointment?",
     "Please confirm my appointment.",
     "Could you cancel my appointment, please?",
-    "Yes, please.",
+    AGREES,
     "Please move it to tomorrow at 10:00.",
     "I want to talk to a person.",
     WISH,
@@ -298,6 +300,11 @@ class Client:
             if self._random.random() < 0.2:
                 body["role"] = "staff"
             self._do("POST", f"/v1/conversations/{conversation}/messages", body)
+
+    def _agree(self) -> None:
+        """A customer agrees to what the agent has proposed, if it has proposed anything."""
+        if conversation := self._any("conversations"):
+            self._do("POST", f"/v1/conversations/{conversation}/messages", {"content": AGREES})
 
     def _slow_message(self) -> None:
         """A message to a thread of its own, whose reply takes seconds."""
@@ -579,11 +586,18 @@ FOCUSES = {
     ),
     "model": Focus(
         {"message": 2, "message_in_conversation": 4, "hand_off": 1, "end_conversation": 1},
-        {Fault.MODEL_SLOW: 0.7, Fault.MODEL_FAILED: 0.3},
+        {Fault.MODEL_SLOW: 0.8, Fault.MODEL_FAILED: 0.3},
         size=(2, 5),
         live=True,
         carrier=True,
         hosts=3,
+    ),
+    "agent": Focus(
+        {"create_appointment": 2, "message": 2, "message_in_conversation": 3, "agree": 4},
+        {Fault.MODEL_ODD: 0.1, Fault.CONFLICT: 0.1},
+        size=(3, 6),
+        live=True,
+        carrier=True,
     ),
     "opt_outs": Focus({"call": 4, "change_customer": 3, "message": 3, "opt_in": 1}, size=(3, 6)),
     "endpoints": Focus(

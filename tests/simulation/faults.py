@@ -55,8 +55,11 @@ class Fault(StrEnum):
     CARRIER_BUSY = "carrier_busy"
     """The carrier of live calls does not respond, before it has done something or after."""
     MODEL_SLOW = "model_slow"
-    """The model does not reply in time."""
+    """The model does not respond in time."""
     MODEL_FAILED = "model_failed"
+    """A request to the model fails."""
+    MODEL_ODD = "model_odd"
+    """The model's answer is cut off, filtered, empty or malformed, or calls tools that there are not."""
     CANARY_DOUBLED = "canary_doubled"
     """Two runs of the canary begin where one was scheduled."""
 
@@ -89,6 +92,7 @@ RATES = {
     Fault.MODEL_SLOW: 0.2,
     Fault.MODEL_FAILED: 0.2,
     Fault.CANARY_DOUBLED: 0.2,
+    Fault.MODEL_ODD: 0.2,
 }
 """The highest rate of each kind: of the calls, messages, batches, runs, hosts or receivers that it can concern."""
 

@@ -587,4 +587,50 @@ PLANTED = (
         seed=6,
         focus="desk",
     ),
+    Planted(
+        "the agent does what nobody agreed to",
+        (
+            "shared/agent/tools.py",
+            "        if not assent.agrees(self.known.message, self.proposal.kind):",
+            "        if False:",
+        ),
+        "8.9",
+        seed=123,
+        focus="agent",
+    ),
+    Planted(
+        "a proposal outlives the next message",
+        (
+            "shared/conversations/replies.py",
+            """    unlocked["proposal"] = fields.to_json(vars(result.proposed)) if result.proposed else None\n""",
+            """    if result.proposed:\n        unlocked["proposal"] = fields.to_json(vars(result.proposed))\n""",
+        ),
+        "8.9",
+        seed=64,
+        focus="agent",
+    ),
+    Planted(
+        "the agent has the appointments of other customers",
+        ("shared/conversations/replies.py", 'filters={"customer_id": (customer_id,)},', "filters={},"),
+        "8.11",
+        seed=9,
+        focus="agent",
+    ),
+    Planted(
+        "a link of the model reaches the customer",
+        ("shared/agent/bedrock.py", "    content = without_links(text)", "    content = text"),
+        "8",
+        focus="agent",
+    ),
+    Planted(
+        "the agent makes two changes in a turn",
+        (
+            "shared/agent/tools.py",
+            "return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None",
+            "return _ONE_CHANGE if self.result.wants_call or self.result.proposed else None",
+        ),
+        "8",
+        seed=47,
+        focus="agent",
+    ),
 )

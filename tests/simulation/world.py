@@ -34,6 +34,7 @@ from tests.simulation.carrier import Carrier
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
+from tests.simulation.model import Model
 from tests.simulation.receivers import Receivers
 from tests.simulation.scheduler import MICROSECONDS, Group, Scheduler, Task
 from tests.simulation.table import Refused, Table, cancellation
@@ -156,6 +157,7 @@ class World:
         self.receivers = Receivers(seed, self)
         self.carrier = Carrier(seed, self)
         self.canary = Canary(seed, self)
+        self.model = Model(seed, self)
         self._sqs = sqs
         self._engine = sqs.Engine(lambda: self.scheduler.seconds)
         addresses = resources.create_queues(_QueueCreator(self._engine))  # type: ignore[arg-type]
@@ -210,11 +212,12 @@ class World:
             spawn("deployment", partial(self._deploy, self.deployment))
 
     def call_people(self, at_once: int) -> None:
-        """Let live calls be placed by the carrier, so many at once."""
+        """Let live calls be placed by the carrier, so many at once, and let the model reply to live customers."""
         os.environ.update(SIMULATE_LIVE="0", CONNECT_ACTIVE_CALLS=str(at_once))
         self.carrier.at_once = at_once
         for host in self.hosts:
             self.carrier.connect(host)
+            self.model.connect(host)
 
     def limit_requests(self, per_second: int, per_minute: int) -> None:
         """Set the rate limits of a key, which are lower in some histories."""
