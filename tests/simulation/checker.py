@@ -19,6 +19,7 @@ from typing import Any
 from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
 from tests.simulation.canary import MOST_LAST
+from tests.simulation.carrier import RECORDINGS
 from tests.simulation.clients import AGREES, DAYS, WISH, Load, Operation, Scope, Taking, scope_at
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
@@ -32,6 +33,8 @@ IN_FLIGHT_S = 90
 """Seconds for which an attempt may go on that began before a change of its endpoint."""
 FROZEN_S = 800
 """Seconds for which an invocation may stand still."""
+FILES_S = 300
+"""Seconds after the end of a call in which a file of it surely comes in time."""
 SLOT_S = 121
 """Seconds for which a message that is not answered keeps its slot."""
 COMMITS_S = 20
@@ -108,6 +111,7 @@ def check(world: World, load: Load) -> list[str]:
             _lists(each, mine),
             _calls(world, each, mine),
             _contacts(world, each),
+            _files(world, each),
             _windows(world, each, every),
             _conversations(world, each, mine),
             _slots(world, load, each, every),
@@ -484,6 +488,25 @@ def _contacts(world: World, shown: Shown) -> Iterator[str]:
             yield f"7.5: {contact.id} was placed after the end of {contact.session}"
 
 
+def _files(world: World, shown: Shown) -> Iterator[str]:
+    """A recording that was stored in time is available, and one that has a redacted copy is deleted."""
+    for contact in world.carrier.contacts:
+        session = shown.resources.get(contact.session)
+        recordings = {key: at for key, at in contact.files.items() if key.endswith(".wav")}
+        redacted = [key for key in recordings if "Redacted" in key]
+        if session is None:
+            continue
+        left = [key for key in recordings if key not in redacted and (RECORDINGS, key) in world.objects]
+        if redacted and left:
+            yield f"7.11: {left[0]} of {session['id']} is left beside its redacted copy"
+        status, ended = session["recording_status"], session["ended_at"]
+        if status == "available" and not recordings:
+            yield f"7.11: the recording of {session['id']} is {status}, and was never stored"
+        in_time = ended is not None and any(at < _seconds(ended) + FILES_S for at in recordings.values())
+        if in_time and status != "available" and not world.faults.injected:
+            yield f"7.11: the recording of {session['id']} is {status}, although it was stored in time"
+
+
 def _customer_of(shown: Shown, session: str) -> str | None:
     return shown.resources[session]["customer_id"] if session in shown.resources else None
 
@@ -826,6 +849,11 @@ def _erasures(world: World, load: Load, shown: Shown) -> Iterator[str]:
         left = sorted(id for id in ids if id in text)
         if left and "#idempotency" not in pk and "#erasure" not in pk:
             yield f"erasure: {pk} {sk} has {left[0]}"
+    ended = [each.ended for each in load.erasures if each.scope is shown.scope and each.ended is not None]
+    for contact in world.carrier.contacts:
+        early = [key for key, at in contact.files.items() if ended and at < min(ended)]
+        if contact.session in shown.erased and any((RECORDINGS, key) in world.objects for key in early):
+            yield f"erasure: files of {contact.session} are left"
     for (_, key), content in world.objects.items():
         if any(id in key or id.encode() in content for id in ids):
             yield f"erasure: the file {key} is left"

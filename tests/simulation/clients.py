@@ -575,7 +575,16 @@ FOCUSES = {
     "hours": Focus({"call": 3, "change_settings": 3, "wait": 1, "delete": 1}, size=(3, 6)),
     "desk": Focus({"message": 1, "hand_off": 3, "take": 4, "end_conversation": 1}, size=(4, 5)),
     "live_calls": Focus(
-        {"call": 5, "message": 1, "cancel": 1, "change_customer": 1, "opt_in": 1, "delete": 1, "create_appointment": 1},
+        {
+            "call": 5,
+            "message": 1,
+            "cancel": 1,
+            "change_customer": 1,
+            "opt_in": 1,
+            "delete": 1,
+            "create_appointment": 1,
+            "erase": 1,
+        },
         size=(3, 4),
         live=True,
         carrier=True,

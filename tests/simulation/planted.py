@@ -633,4 +633,21 @@ PLANTED = (
         seed=47,
         focus="agent",
     ),
+    Planted(
+        "a recording is kept beside its redacted copy",
+        ("shared/calls/live/contacts.py", "        recordings.delete(raw)", "        pass"),
+        "7.11",
+        focus="live_calls",
+    ),
+    Planted(
+        "an erasure leaves the files of live calls",
+        (
+            "shared/erasure/erasing.py",
+            '        yield from contact_lens.prefixes(row["contact_id"], days, known)',
+            "        pass",
+        ),
+        "erasure",
+        seed=27,
+        focus="live_calls",
+    ),
 )

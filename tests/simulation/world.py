@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import math
 import os
@@ -565,6 +566,10 @@ class World:
         """Send a message as AWS does that is lost, doubled or late."""
         self._send(queue, {"MessageBody": body})
 
+    def send_surely(self, queue: str, body: str) -> None:
+        """Send a message as AWS does that is never lost."""
+        self.queues[queue].send(self._sqs.Draft(body))
+
     def spawn_alone(self, name: str, work: Callable[[], Any]) -> None:
         """Start a task that belongs to no function."""
         self.scheduler.spawn(name, work, _NOBODY)
@@ -771,6 +776,8 @@ class World:
         if operation == "put_object":
             self.objects[bucket, parameters["Key"]] = parameters["Body"]
             return {}
+        if operation == "get_object":
+            return {"Body": io.BytesIO(self.objects[bucket, parameters["Key"]])}
         if operation == "delete_object":
             self.objects.pop((bucket, parameters["Key"]), None)
             return {}
