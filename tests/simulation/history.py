@@ -69,7 +69,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     faults = Faults(plan.seed, plan.only, plan.most_faults, focus.rates)
     chance = random.Random(f"{plan.seed}/canary")
     runs = chance.randint(1, 3) if focus.canary or chance.random() < WITH_CANARY else 0
-    replaced = deployment.drawn(plan.seed, focus.deployed if plan.deployed and not runs else 0)
+    replaced = deployment.drawn(plan.seed, focus.deployed if plan.deployed else 0)
     fewest = max(focus.hosts, canary.HOSTS if runs else 1)
     world = World(plan.seed, hosts, sqs, faults, replaced, fewest)
     scheduler.use(world.scheduler)

@@ -22,11 +22,7 @@ OURS = ("shared", "functions")
 LEFT_OUT = ("functions/admin", "shared/admin", "shared/docs", "shared/pages", "functions/entry", "functions/fallback")
 """Modules that no simulated function uses."""
 VERSION, ENVIRONMENT = "version.txt", "environment.json"
-RENAMED: Mapping[str, str] = {
-    "shared.aws.client.AwsClient": "shared.aws.client.Client",
-    "shared.aws.connections.HttpResponse": "shared.aws.connections.Reply",
-    "shared.store.transactions": "shared.store.commit",
-}
+RENAMED: Mapping[str, str] = {}
 """Names of the service that the simulation uses (`Host.module`), by the name that the recorded release has instead.
 
 Both are whole names: of a module, or of what is in a module. The table is emptied when a release is recorded.
