@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.simulation import hosts, releases, runner
+from tests.simulation import checker, hosts, releases, runner
+from tests.simulation.faults import Fault
 from tests.simulation.history import Outcome
 from tests.simulation.releases import Release
 from tests.simulation.scheduler import Group, Scheduler
@@ -120,3 +124,20 @@ def test_the_event_loop_of_a_killed_task_does_not_run_in_the_next_task() -> None
     scheduler.spawn("next", next_task, after=1)
     scheduler.run(lambda: bool(loops), 10)
     assert loops == [None]
+
+
+@pytest.mark.parametrize(
+    ("injected", "found"),
+    [(Counter(), [("sess_1", "sess_2")]), (Counter({Fault.CLOCK_OFF: 1}), [])],
+)
+def test_a_call_of_a_host_with_a_fast_clock_may_have_ended_before_the_other_began(
+    injected: Counter[Fault], found: list[tuple[str, str]]
+) -> None:
+    world: Any = SimpleNamespace(faults=SimpleNamespace(injected=injected))
+    times = {"sess_1": ("00.5", "03.0"), "sess_2": ("00.6", "00.7")}
+    day = "2027-01-15T08:00:"
+    calls = [
+        {"id": id, "created_at": f"{day}{began}00Z", "ended_at": f"{day}{ended}00Z"}
+        for id, (began, ended) in times.items()
+    ]
+    assert list(checker._overlapping(world, calls, [])) == found

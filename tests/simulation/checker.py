@@ -228,7 +228,7 @@ def _keys(operations: Sequence[Operation]) -> Iterator[str]:
 
 def _rates(world: World, load: Load, operations: Sequence[Operation]) -> Iterator[str]:
     """No key sends more than its limits allow, as far as it is certain in which second a request was counted."""
-    if world.faults.injected[Fault.CLOCK_OFF] or world.faults.injected[Fault.CLOCK_STEPPED]:
+    if _are_clocks_off(world):
         return
     for seconds, most in zip((1, 60), load.limits, strict=True):
         counts: Counter[tuple[str, float]] = Counter()
@@ -420,10 +420,14 @@ def _call(shown: Shown, session: Any) -> Iterator[str]:
 
 def _overlapping(world: World, those: list[Any], operations: Sequence[Operation]) -> Iterator[tuple[str, str]]:
     """The pairs of which the second began before the first had ended."""
-    waits = world.faults.injected[Fault.FROZEN] or world.faults.injected[Fault.STALLED]
+    injected = world.faults.injected
+    waits, off = injected[Fault.FROZEN] or injected[Fault.STALLED], _are_clocks_off(world)
     told = _told(operations)
     for first, second in itertools.combinations(sorted(those, key=lambda each: str(each["id"])), 2):
         began, ended = _seconds(second["created_at"]), first["ended_at"]
+        if off and second["ended_at"] and _seconds(second["ended_at"]) - OFF_S < _seconds(first["created_at"]):
+            # The host that created the second one may have had the faster clock: it ended before the first one began.
+            continue
         # What is committed long after `created_at` may have been created after another one had begun and ended.
         # Here the first one existed before, and a client knew of the second one before the end of the first.
         if waits:
@@ -432,6 +436,10 @@ def _overlapping(world: World, those: list[Any], operations: Sequence[Operation]
             began = told.get(second["id"], float("inf"))
         if began < (float("inf") if ended is None else _seconds(ended) - OFF_S):
             yield first["id"], second["id"]
+
+
+def _are_clocks_off(world: World) -> bool:
+    return bool(world.faults.injected[Fault.CLOCK_OFF] or world.faults.injected[Fault.CLOCK_STEPPED])
 
 
 def _told(operations: Sequence[Operation]) -> dict[str, float]:
