@@ -25,7 +25,8 @@ from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
 from tests.simulation.model import LINK
 from tests.simulation.receivers import UNSEEN, Got, Receiver
-from tests.simulation.world import World
+from tests.simulation.scheduler import MICROSECONDS
+from tests.simulation.world import START, World
 
 OFF_S = 0.7
 """Seconds by which the clocks of two hosts may differ."""
@@ -41,8 +42,8 @@ COMMITS_S = 20
 """Seconds within which a reply is committed, if nothing goes wrong."""
 ENDS_S = 150
 """Seconds within which a message is answered if only the model fails: 120, and the waits for a host."""
-QUESTION = "Shall I do that?"
-"""What the agent asks with each proposal."""
+QUESTION = "Shall I "
+"""What each question of the agent about a proposal has."""
 CHANGED = {
     "appointment_confirmed": ("status", "confirmed"),
     "appointment_cancelled": ("status", "cancelled"),
@@ -92,8 +93,9 @@ class Shown:
 
 def check(world: World, load: Load) -> list[str]:
     """What breaks a promise, each with the promise's number."""
+    # First, while all requests are in the log.
+    found = [finding for scope in load.scopes if world.lines.started for finding in _logged(world, scope)]
     shown = [_read(world, load, scope) for scope in load.scopes]
-    found: list[str] = []
     for each in shown:
         each.erased = _erased(load, each.scope)
         every = [operation for operation in load.operations if operation.scope is each.scope]
@@ -1085,6 +1087,35 @@ def _closed_endpoint_breaches(id: str, receiver: Receiver, operations: Sequence[
             if operation.ended + IN_FLIGHT_S < post.at < until and not post.by.was_frozen:
                 yield f"9.13: {id} got {post.headers['webhook-id']} at {post.at}, after {operation.name} closed it"
                 return
+
+
+# The log of requests
+
+
+def _logged(world: World, scope: Scope) -> Iterator[str]:
+    """The log has requests of this scope only, as they were answered; all of them, if nothing goes wrong."""
+
+    def read(host: Host) -> list[tuple[str, str, int]]:
+        log, of, cursor = host.module("shared.projects.request_log"), scope_at(host, scope), None
+        found: list[tuple[str, str, int]] = []
+        while True:
+            page = log.page(of, 100, None, 0, round(world.now * 1000), cursor)
+            found += [(each.id, each.method, each.status) for each in page.requests]
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    logged = world.operate("log", read).result
+    keys = {scope.key, scope.reading, scope.ending}
+    for id, method, status in logged:
+        if id in world.answered and (world.answered[id][0] not in keys or world.answered[id][1:] != (method, status)):
+            yield f"log: {id} ({method} {status}) is in the log of {scope.name}, and was {world.answered[id][1:]}"
+    if len({id for id, _, _ in logged}) < len(logged):
+        yield f"log: a request is twice in the log of {scope.name}"
+    if not world.faults.injected and world.now < START / MICROSECONDS + 20 * 3600:
+        mine = {id for id, (key, _, status) in world.answered.items() if key in keys and status != 401}
+        if missing := mine - {id for id, _, _ in logged}:
+            yield f"log: {len(missing)} requests are not in the log of {scope.name}"
 
 
 # The canary

@@ -531,6 +531,8 @@ class Focus:
     """The share of histories with a deployment."""
     canary: bool = False
     """Whether the canary runs."""
+    log: bool = False
+    """Whether there is a log of requests."""
     hosts: int = 1
     """How many hosts there are at least."""
 
@@ -608,6 +610,7 @@ FOCUSES = {
         live=True,
         carrier=True,
     ),
+    "log": Focus({"create_customer": 2, "change_customer": 1, "read": 2, "read_of_others": 1}, size=(3, 4), log=True),
     "opt_outs": Focus({"call": 4, "change_customer": 3, "message": 3, "opt_in": 1}, size=(3, 6)),
     "endpoints": Focus(
         {"create_endpoint": 1, "change_endpoint": 4, "change_customer": 3, "retry_delivery": 2}, size=(3, 6)

@@ -60,6 +60,9 @@ class Fault(StrEnum):
     """A request to the model fails."""
     MODEL_ODD = "model_odd"
     """The model's answer is cut off, filtered, empty or malformed, or calls tools that there are not."""
+    LINES_LOST = "lines_lost"
+    LINES_DOUBLED = "lines_doubled"
+    """CloudWatch Logs gives lines of the log to their function twice."""
     CANARY_DOUBLED = "canary_doubled"
     """Two runs of the canary begin where one was scheduled."""
 
@@ -93,6 +96,8 @@ RATES = {
     Fault.MODEL_FAILED: 0.2,
     Fault.CANARY_DOUBLED: 0.2,
     Fault.MODEL_ODD: 0.2,
+    Fault.LINES_LOST: 0.2,
+    Fault.LINES_DOUBLED: 0.2,
 }
 """The highest rate of each kind: of the calls, messages, batches, runs, hosts or receivers that it can concern."""
 

@@ -24,6 +24,8 @@ FOCUSED = 0.3
 """The share of histories that are about something."""
 WITH_CANARY = 0.1
 """The share of histories in which the canary runs, besides those that are about it."""
+WITH_LOG = 0.1
+"""The share of histories with a log of requests, besides those that are about it."""
 FEWEST_STEPS, MOST_STEPS = 2, 40
 """The steps of each client of a history."""
 
@@ -73,6 +75,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     fewest = max(focus.hosts, canary.HOSTS if runs else 1)
     world = World(plan.seed, hosts, sqs, faults, replaced, fewest)
     scheduler.use(world.scheduler)
+    world.lines.start(share=1 if focus.log else WITH_LOG)
     if focus.carrier:
         world.call_people(at_once=draw.randint(1, 3))
     limits, share = draw.choice((USUAL_LIMITS, USUAL_LIMITS, LOW_LIMITS)), draw.choice((1, 2, 50))

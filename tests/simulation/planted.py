@@ -650,4 +650,24 @@ PLANTED = (
         seed=27,
         focus="live_calls",
     ),
+    Planted(
+        "requests of test mode are logged with those of live mode",
+        (
+            "shared/projects/request_log.py",
+            'Scope(facts["project_id"], facts["livemode"])',
+            'Scope(facts["project_id"], livemode=True)',
+        ),
+        "log",
+        focus="log",
+    ),
+    Planted(
+        "only the first line of a batch is stored",
+        (
+            "functions/request_log.py",
+            'for line in batch["logEvents"]:',
+            'for line in batch["logEvents"][:1]:',
+        ),
+        "log",
+        focus="log",
+    ),
 )

@@ -37,6 +37,7 @@ from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
 from tests.simulation.model import Model
 from tests.simulation.receivers import Receivers
+from tests.simulation.request_lines import RequestLines
 from tests.simulation.scheduler import MICROSECONDS, Group, Scheduler, Task
 from tests.simulation.table import Refused, Table, cancellation
 from tests.support import gateway_events
@@ -159,6 +160,9 @@ class World:
         self.carrier = Carrier(seed, self)
         self.canary = Canary(seed, self)
         self.model = Model(seed, self)
+        self.lines = RequestLines(seed, self)
+        self.answered: dict[str, tuple[str, str, int]] = {}
+        """By id of a request: its key, its method, and the status of its response."""
         self._sqs = sqs
         self._engine = sqs.Engine(lambda: self.scheduler.seconds)
         addresses = resources.create_queues(_QueueCreator(self._engine))  # type: ignore[arg-type]
@@ -264,6 +268,8 @@ class World:
         if not ended.succeeded:
             return Response(502, {}, "{}", ended.was_hit)
         found = ended.result
+        if (id := found["headers"].get("service-request-id")) is not None:
+            self.answered[id] = key, method, found["statusCode"]
         return Response(found["statusCode"], found["headers"], found["body"], ended.was_hit)
 
     def invoke(self, function: str, event: Any) -> Ended:
