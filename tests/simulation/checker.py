@@ -656,7 +656,7 @@ def _messages(shown: Shown, sent: Sequence[Operation]) -> Iterator[str]:
 def _replies(world: World, shown: Shown) -> Iterator[str]:
     """A turn that fails hands over, in time. Who waits for a person gets only holding replies, which change nothing."""
     # With fewer hosts, a worker waits for minutes until another one has given up.
-    in_time = len(world.hosts) > 2 and world.faults.injected.keys() <= MODEL_FAULTS
+    in_time = sum(not host.previous for host in world.hosts) > 2 and world.faults.injected.keys() <= MODEL_FAULTS
     for id, messages in shown.messages.items():
         answers = [message for message in messages if message["role"] != "staff"]
         for message, reply in itertools.pairwise(answers):
