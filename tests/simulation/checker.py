@@ -660,7 +660,8 @@ def _replies(world: World, shown: Shown) -> Iterator[str]:
     for id, messages in shown.messages.items():
         answers = [message for message in messages if message["role"] != "staff"]
         for message, reply in itertools.pairwise(answers):
-            if message["role"] != "user":
+            # Whether they alternate is checked elsewhere.
+            if (message["role"], reply["role"]) != ("user", "assistant"):
                 continue
             kinds = {action["type"] for action in reply["actions"]}
             reasons = {action["reason"] for action in reply["actions"] if action["type"] == "handoff"}
