@@ -118,12 +118,12 @@ def claim(pk: str, sk: str) -> ClaimedDelivery | None:
 
     An attempt that is due later has its own timer, and is found by `sweep`.
     """
-    claim: tasks.Claim[DeliveryRow] | None = tasks.claim_soon(pk, sk, lambda: clock.now() + LEASE_MS)
-    if claim is None:
+    claimed: tasks.Claim[DeliveryRow] | None = tasks.claim_soon(pk, sk, lambda: clock.now() + LEASE_MS)
+    if claimed is None:
         return None
-    doc: Delivery = json.loads(claim.row["doc"])
+    doc: Delivery = json.loads(claimed.row["doc"])
     trace.name(event_id=doc["event_id"])
-    return ClaimedDelivery(scope_of(pk), claim, doc)
+    return ClaimedDelivery(scope_of(pk), claimed, doc)
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _after_attempt(delivery: ClaimedDelivery, sent: SentEvent, endpoint: Snapsho
     """
     outcome = sent.outcome
     step = next_step(delivery.number, outcome, closed=delivery.is_closed(endpoint))
-    change = health.change(delivery.scope, endpoint, sent.url, step, outcome, sent.arrival)
+    change = health.after_attempt(delivery.scope, endpoint, sent.url, step, outcome, sent.arrival)
     now = clock.now()
     attempt: Attempt = {
         "number": delivery.number,

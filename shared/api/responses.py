@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response as StarletteResponse
 
@@ -13,6 +13,9 @@ from shared.core import api_description
 from shared.core.errors import RETRYABLE, ApiError
 from shared.projects import api_keys, rate_limits
 from shared.resources import fields
+
+if TYPE_CHECKING:  # Most functions have no conversations.
+    from shared.conversations.commands import SentMessage
 
 _RATE_LIMIT_POLICY = f'"second";q={rate_limits.PER_SECOND};w=1, "minute";q={rate_limits.PER_MINUTE};w=60'
 
@@ -45,8 +48,8 @@ class PendingReply:
 
     conversation_id: str
     message_id: str
-    sent: Any = None
-    """The `SentMessage`, in the response to the request that stored it; None in a saved response."""
+    sent: SentMessage | None = None
+    """What the request that stored the message knows of it. None in a saved response."""
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         case Step.DIAL:
             return _dial(scope, record)
         case Step.END_UNANSWERED:
-            ending = transitions.OPTED_OUT if _has_opted_out(record) else script.ending
+            ending = script.ending if script.ending and not _has_opted_out(record) else transitions.OPTED_OUT
             return transitions.end_call(scope, record, ending).writes
         case Step.ANSWER:
             answer: SessionChanges = {
@@ -193,10 +193,8 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
     changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
     if call.progress.call_later_at is not None:
         changes["call_later_at"] = clock.iso(call.progress.call_later_at)
-    ending = script.ending
-    if ending.call_status == SessionCallStatus.COMPLETED:
-        ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{call.ended_by}_hangup"))
-    end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
+    hung_up = Ending(SessionCallStatus.COMPLETED, EndedReason(f"{call.ended_by}_hangup"), "human")
+    end = transitions.end_call(scope, record, script.ending or hung_up, changes, due_at=clock.now())
     appointment = [] if call.staged is None else [APPOINTMENTS.replace(scope, *call.staged)]
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
 

@@ -24,11 +24,12 @@ class ConsentBehaviour(Enum):
 class ScriptedCall:
     """How a call that is dialed ends, and the lines of the customer who answers it.
 
-    `says` is for a call about an appointment, `says_alone` for a call about none, or about one that is cancelled. Both
-    are empty if nobody answers. `asked_back` is said if the agent asks back after the first line.
+    `ending` is None if the talk decides who hangs up: then the call is completed. `says` is for a call about an
+    appointment, `says_alone` for a call about none, or about one that is cancelled. Both are empty if nobody answers.
+    `asked_back` is said if the agent asks back after the first line.
     """
 
-    ending: Ending
+    ending: Ending | None = None
     says: tuple[str, ...] = ()
     says_alone: tuple[str, ...] = ()
     asked_back: str | None = None
@@ -41,7 +42,6 @@ _WRONG = "Sorry, you have the wrong number."
 _STOP = "Please do not call me again."
 _LATER = "I can't talk right now, please call me tomorrow at 10 in the morning."
 _CONFIRMS = ScriptedCall(
-    Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
     says=("Yes, I'll be there.", _THANKS),
     says_alone=(_THANKS,),
 )
@@ -58,13 +58,11 @@ SCRIPTED_CALLS: Mapping[int, ScriptedCall] = {
         says_alone=(_LATER,),
     ),
     6: ScriptedCall(
-        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=("Hello, when is it again?", "Thank you, I'm coming. See you then.", "No, thanks. Bye!"),
         says_alone=("Who are you?", "No, thanks. Bye!"),
     ),
     7: ScriptedCall(Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")),
     8: ScriptedCall(
-        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(
             "Could you move it to one day later, at the same time, please?",
             "Yes, please.",
@@ -75,24 +73,20 @@ SCRIPTED_CALLS: Mapping[int, ScriptedCall] = {
         asked_back="24 hours later, then.",
     ),
     9: ScriptedCall(
-        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=("I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.", "No, that's all. Goodbye."),
         says_alone=("I have to cancel my appointment.", _THANKS),
     ),
     10: ScriptedCall(
-        Ending(SessionCallStatus.COMPLETED, EndedReason.CUSTOMER_HANGUP, "human"),
         says=("I'm not sure yet, I have to check my calendar first.", "No, thank you, not now."),
         says_alone=("I'm not sure, I would have to think about it.", "No, thank you, not now."),
     ),
     11: ScriptedCall(Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)),
     12: ScriptedCall(
-        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(_WRONG,),
         says_alone=(_WRONG,),
         is_person=False,
     ),
     13: ScriptedCall(
-        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(_STOP,),
         says_alone=(_STOP,),
     ),

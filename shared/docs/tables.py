@@ -370,12 +370,11 @@ def call_numbers() -> str:
         if number in simulated_numbers.IMPLIES_WHATSAPP:
             continue
         ending = outcome.ending
-        effect = _APPOINTMENT_EFFECTS.get(number, "confirmed" if ending.call_status == "completed" else "unchanged")
-        reason = "`agent_hangup` or `customer_hangup`" if outcome.says else f"`{ending.ended_reason}`"
-        if ending.call_status == SessionCallStatus.CALL_LATER:
-            reason = f"`{ending.ended_reason}`"
+        effect = _APPOINTMENT_EFFECTS.get(number, "unchanged" if ending else "confirmed")
+        status = ending.call_status if ending else SessionCallStatus.COMPLETED
+        reason = f"`{ending.ended_reason}`" if ending else "`agent_hangup` or `customer_hangup`"
         phone = f"`+1500555{number:04d}`"
-        rows.append((phone, f"`{ending.call_status}`", reason, effect, "yes" if outcome.says else "no"))
+        rows.append((phone, f"`{status}`", reason, effect, "yes" if outcome.says else "no"))
     return _table(("Number", "`call_status`", "`ended_reason`", "Appointment", "Transcript and recording"), rows)
 
 

@@ -209,7 +209,7 @@ def _deliver_soon(messages: Sequence[QueueMessage]) -> None:
         for number, message in enumerate(messages)
     ]
     if entries:
-        _settle("ChangeMessageVisibilityBatch", messages[0], entries)
+        _call_sqs("ChangeMessageVisibilityBatch", messages[0], entries)
 
 
 def _release_groups(messages: Sequence[QueueMessage]) -> None:
@@ -223,11 +223,11 @@ def _release_groups(messages: Sequence[QueueMessage]) -> None:
         if message.fifo_group
     ]
     if entries:
-        _settle("DeleteMessageBatch", messages[0], entries)
+        _call_sqs("DeleteMessageBatch", messages[0], entries)
 
 
-def _settle(operation: str, message: QueueMessage, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Call an operation with the queue of the message and these entries. A failure is logged."""
+def _call_sqs(operation: str, message: QueueMessage, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Call a batch operation of SQS on the queue of the message. A failure is logged."""
     problem = "unknown queue"
     if message.queue is not None:
         url = services.queue_url(message.queue)

@@ -63,7 +63,7 @@ _MEANING = {
 }
 
 
-def change(
+def after_attempt(
     scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: AttemptOutcome, arrival: Arrival
 ) -> Change[None]:
     """What an attempt at `url` changes about its endpoint, with the notice of it. Most attempts change nothing.
@@ -75,13 +75,13 @@ def change(
         return Change(None)
     # The outcome at a previous URL says nothing about the current one.
     same_url = endpoint.doc["url"] == url
-    endpoint_change = _change(scope, endpoint, step, outcome, arrival) if same_url else Change(None)
-    if not endpoint_change.writes and isinstance(step, Ended) and step.status == DeliveryStatus.FAILED:
+    change = _mark_or_disable(scope, endpoint, step, outcome, arrival) if same_url else Change(None)
+    if not change.writes and isinstance(step, Ended) and step.status == DeliveryStatus.FAILED:
         return Change(None, [unchanged(scope, endpoint)])
-    return endpoint_change
+    return change
 
 
-def _change(
+def _mark_or_disable(
     scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: AttemptOutcome, arrival: Arrival
 ) -> Change[None]:
     now, failing_since = clock.now(), endpoint.failing_since

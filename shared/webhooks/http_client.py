@@ -62,7 +62,7 @@ Lookup = Callable[[str], Sequence[str]]
 
 
 @dataclass
-class _Dial:
+class _Connections:
     """The addresses that one exchange was refused, and the sockets that it opened."""
 
     allow_loopback: bool
@@ -70,7 +70,7 @@ class _Dial:
     sockets: list[socket.socket] = field(default_factory=list)
 
 
-_dial: ContextVar[_Dial] = ContextVar("_dial")
+_connections: ContextVar[_Connections] = ContextVar("_connections")
 
 
 class WebhookClient:
@@ -106,8 +106,8 @@ class WebhookClient:
         except UrlRefused:
             error: DeliveryError | None = DeliveryError.URL_BLOCKED
         else:
-            dial = _Dial(allow_loopback)
-            status, error, data = self._run(self._exchange(target, headers, body, dial, deadline_s))
+            connections = _Connections(allow_loopback)
+            status, error, data = self._run(self._exchange(target, headers, body, connections, deadline_s))
         text = None if data is None else _to_text(data)
         return AttemptOutcome(status, error, text, round((time.monotonic() - started) * 1000))
 
@@ -153,10 +153,10 @@ class WebhookClient:
         await self._session.close()
 
     async def _exchange(
-        self, url: WebhookUrl, headers: Mapping[str, str], body: bytes, dial: _Dial, deadline_s: float
+        self, url: WebhookUrl, headers: Mapping[str, str], body: bytes, connections: _Connections, deadline_s: float
     ) -> tuple[int | None, DeliveryError | None, bytes | None]:
         """The status, the error and the first bytes of the response body."""
-        _dial.set(dial)
+        _connections.set(connections)
         request_headers = CIMultiDict(headers)
         request_headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
         status: int | None = None
@@ -183,11 +183,11 @@ class WebhookClient:
                     response.close()
         except (aiohttp.ClientError, OSError) as failure:
             # The kernel's ETIMEDOUT is a TimeoutError too, so ask `limit` whether the deadline passed.
-            verdict = verdict or (DeliveryError.TIMEOUT if limit.expired() else _why_failed(failure, dial))
+            verdict = verdict or (DeliveryError.TIMEOUT if limit.expired() else _why_failed(failure, connections))
         finally:
             # A closed transport waits for unsent bytes and the peer's TLS close. A receiver that does not read would
             # keep it open forever.
-            for sock in dial.sockets:
+            for sock in connections.sockets:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
         return status, verdict, None if status is None else bytes(data[: BODY_KEPT + 1])
@@ -237,13 +237,13 @@ class _Resolver(AbstractResolver):
 def _guard(address_info: aiohttp.AddrInfoType) -> socket.socket:
     """Create the socket for an address, literal or looked up. Raises OSError if the address is not allowed."""
     family, kind, protocol, _, address = address_info
-    dial = _dial.get()
-    refusal = refuse_address(str(address[0]), allow_loopback=dial.allow_loopback)
+    connections = _connections.get()
+    refusal = refuse_address(str(address[0]), allow_loopback=connections.allow_loopback)
     if refusal is not None:
-        dial.refused.append(refusal)
+        connections.refused.append(refusal)
         raise PermissionError(errno.EACCES, refusal)
     sock = socket.socket(family, kind, protocol)
-    dial.sockets.append(sock)
+    connections.sockets.append(sock)
     return sock
 
 
@@ -273,8 +273,8 @@ def _verdict(status: int) -> DeliveryError | None:
     return DeliveryError.REDIRECT if 300 <= status <= 399 else DeliveryError.HTTP_ERROR
 
 
-def _why_failed(failure: BaseException, dial: _Dial) -> DeliveryError:
-    if dial.refused and not dial.sockets:
+def _why_failed(failure: BaseException, connections: _Connections) -> DeliveryError:
+    if connections.refused and not connections.sockets:
         return DeliveryError.URL_BLOCKED
     if isinstance(failure, aiohttp.ClientConnectorDNSError):
         return DeliveryError.DNS_ERROR

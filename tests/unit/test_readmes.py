@@ -71,12 +71,18 @@ def test_the_table_of_questions_names_tests_that_exist() -> None:
 
 
 def paths() -> dict[str, list[str]]:
-    """The files of each of the four paths, in the order of the steps, by the words that the path begins with."""
+    """The files that each of the four paths names, in the order of its text, by the words that the path begins with."""
     _, _, text = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("\n## Four paths\n")
     sections = re.split(r"(?m)^\*\*(.+?)\*\*", text.partition("\n## ")[0])[1:]
     # What differs in a live call is told after the path of a call.
     texts = (text.partition("\nA live call has other steps")[0] for text in sections[1::2])
-    return {name: re.findall(r"\]\(([^)#\s]+)\)", text) for name, text in zip(sections[::2], texts, strict=True)}
+    return {name: named_files(text) for name, text in zip(sections[::2], texts, strict=True)}
+
+
+def named_files(text: str) -> list[str]:
+    """The files that a text of `shared/README.md` links or names."""
+    names = re.findall(r"\]\(([^)#\s]+)\)|(?<!\[)`([\w/]+\.py)`", text)
+    return [str(((ROOT / "shared" / link) if link else ROOT / name).resolve()) for link, name in names]
 
 
 @pytest.mark.parametrize("name", paths())
