@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 import urllib.response
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -51,8 +52,7 @@ class Canary:
     def start(self, runs: int) -> None:
         """Run so often on the schedule."""
         for number in range(runs):
-            after = self._random.uniform(0, 60) + number * _EVERY_S
-            self._world.scheduler.spawn("canary", self._run_scheduled, after=after)
+            self._schedule(f"canary {number}", self._random.uniform(0, 60) + number * _EVERY_S)
 
     def run_until_passed(self) -> None:
         """Run until it passes. Some calls of AWS take so long that a run fails, though no fault happens."""
@@ -60,15 +60,24 @@ class Canary:
             self._run()
             if self.results[-1]:
                 return
+            # A request that had no response in time may still have its effect.
+            self._world.scheduler.sleep(60)
 
     def _run(self) -> None:
         ended = self._world.invoke("canary", {"detail-type": "Scheduled Event"})
         self.results.append(ended.result["passed"] if ended.succeeded else None)
         self._world.note("canary", self.results[-1])
 
-    def _run_scheduled(self) -> None:
-        for _ in range(2 if self._world.faults.strikes(Fault.CANARY_DOUBLED) else 1):
-            self._world.scheduler.spawn("canary", self._run, after=self._random.uniform(0, 1))
+    def _schedule(self, name: str, after: float) -> None:
+        # All is not quiet before the run has ended.
+        self._world.timers.add(name)
+        self._world.scheduler.spawn("canary", partial(self._run_scheduled, name), after=after)
+
+    def _run_scheduled(self, name: str) -> None:
+        if self._world.faults.strikes(Fault.CANARY_DOUBLED):
+            self._schedule(f"{name} again", self._random.uniform(0, 1))
+        self._run()
+        self._world.timers.discard(name)
 
     def receive(self, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int | None, str | None]:
         """The status and the error of a webhook that is sent to the canary."""
