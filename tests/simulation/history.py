@@ -91,9 +91,7 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
     def rest() -> None:
         end, most = world.now + QUIET_WITHIN_S, world.scheduler.switches + MOST_SWITCHES_AT_REST
         while not world.is_quiet():
-            if world.scheduler.switches > most:
-                raise Stuck(f"{MOST_SWITCHES_AT_REST} steps were not enough")
-            if world.now > end:
+            if world.scheduler.switches > most or world.now > end:
                 findings.append("9.1/7.5/8.6: the service does not come to rest")
                 break
             world.scheduler.sleep(30)

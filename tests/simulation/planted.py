@@ -77,7 +77,7 @@ PLANTED = (
         "the result of a step is written without the claim",
         ("shared/tasks/tasks.py", 'held = "lease = :lease"', 'held = "(lease <> :lease OR lease = :lease)"'),
         "9.1",
-        seed=15,
+        seed=619,
         focus="claims",
     ),
     Planted(
@@ -181,7 +181,7 @@ PLANTED = (
     Planted(
         "two calls to one customer at once",
         ("shared/calls/commands.py", '"v = :v AND attribute_not_exists(active_session)"', '"v >= :v"'),
-        "stuck",
+        "9.1/7.5/8.6",
         seed=40,
         focus="calls",
     ),
@@ -229,7 +229,7 @@ PLANTED = (
             '= dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))',
             '= dict.fromkeys(("due_at", "wake_ups"))',
         ),
-        "stuck in the phase rest",
+        "9.1/7.5/8.6",
     ),
     Planted(
         "a write whose response was lost is not recognized",
@@ -269,7 +269,7 @@ PLANTED = (
     Planted(
         "sweep leaves out a shard",
         ("functions/sweep.py", "    return keys.due_shards() + former", "    return keys.due_shards()[1:] + former"),
-        "stuck",
+        "9.1/7.5/8.6",
         focus="wake_ups",
     ),
     Planted(
@@ -279,7 +279,7 @@ PLANTED = (
             'row.get("due") == entry["due"] and not',
             'row.get("due") == entry["due"] and "wake_ups" not in row and not',
         ),
-        "stuck",
+        "9.1/7.5/8.6",
         focus="wake_ups",
     ),
     Planted(
@@ -307,7 +307,7 @@ PLANTED = (
             "    return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
             "    return [] and transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
         ),
-        "stuck",
+        "9.1/7.5/8.6",
         seed=19,
         focus="calls",
     ),
@@ -383,7 +383,7 @@ PLANTED = (
     Planted(
         "the index entry of an ended replay is left behind",
         ("shared/webhooks/replays.py", '{**tasks.NO_WORK, "ended_as"', '{"ended_as"'),
-        "stuck",
+        "9.1/7.5/8.6",
         seed=5,
     ),
     Planted(
@@ -547,7 +547,7 @@ PLANTED = (
     Planted(
         "a turn is retried for ever",
         ("shared/conversations/turns.py", "return clock.now() >= self.asked_at + GIVE_UP_MS", "return False"),
-        "8.6",
+        "9.1/7.5/8.6",
         seed=4,
         focus="model",
     ),

@@ -48,6 +48,8 @@ MOST_SWITCHES, MOST_SWITCHES_AT_REST = 150_000, 80_000
 QUIET_WITHIN_S = 8 * 24 * 3600
 """Seconds of virtual time in which the service must come to rest after the last request."""
 OPERATOR_TIMEOUT_S = 600
+MOST_LATENCY_S = 2.5
+"""Seconds that a request to AWS, or its response, is under way at most."""
 SIGNED_S = 300
 """Seconds after which AWS refuses a signed request."""
 LONGEST_BATCH = 20
@@ -542,7 +544,8 @@ class World:
     def _latency(self) -> float:
         draw = self._random.random()
         usual = 0.001 + 0.004 * draw if draw < 0.9 else 0.1 * draw if draw < 0.99 else 1.5 * draw
-        return usual * self._slowness
+        # There and back take less than the six seconds after which the client of AWS gives up.
+        return min(usual * self._slowness, MOST_LATENCY_S)
 
     def _lag(self) -> float:
         if self.faults.strikes(Fault.INDEX_LAG):
