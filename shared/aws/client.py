@@ -1,6 +1,6 @@
 """A client for AWS services with the AWS JSON protocol: DynamoDB, SQS, Step Functions and KMS.
 
-    client = Client(DYNAMODB, Source())
+    client = AwsClient(DYNAMODB, Source())
     client.call("GetItem", {"TableName": "table", "Key": {"pk": {"S": "a"}, "sk": {"S": "b"}}})
 
 A call makes up to `ATTEMPTS` attempts. What is retried, and after which pauses, follows botocore's standard mode. Bytes

@@ -357,8 +357,11 @@ def transitions() -> str:
 def call_statuses() -> str:
     """Which call status may follow which."""
     rows = [
-        (f"`{status}`", ", ".join(f"`{one}`" for one in SessionCallStatus if one in following) or "none: final")
-        for status, following in calls.TRANSITIONS.items()
+        (
+            f"`{status}`",
+            ", ".join(f"`{one}`" for one in SessionCallStatus if one in calls.TRANSITIONS[status]) or "none: final",
+        )
+        for status in SessionCallStatus
     ]
     return _table(("Status", "May become"), rows)
 

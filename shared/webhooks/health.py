@@ -1,8 +1,8 @@
 """The health of an endpoint, from the outcomes of its attempts: slow, hanging, busy, failing or gone (promises 9).
 
-`mark` says when an endpoint is slow, hanging or busy, which decides about its queues (`queues.py`). `change` adds when
-it is failing, noticed or disabled. A notice is a line of the log, and a message of SNS to the topic that also gets the
-alarms. A stage without that topic, and the local runner, only log.
+`mark` says when an endpoint is slow, hanging or busy, which decides about its queues (`queues.py`). `after_attempt`
+adds when it is failing, noticed or disabled. A notice is a line of the log, and a message of SNS to the topic that also
+gets the alarms. A stage without that topic, and the local runner, only log.
 """
 
 from __future__ import annotations
