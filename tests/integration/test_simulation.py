@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from tests.simulation import checker, hosts, releases, runner
-from tests.simulation.faults import Fault
 from tests.simulation.history import Outcome
 from tests.simulation.releases import Release
 from tests.simulation.scheduler import Group, Scheduler
@@ -127,17 +126,32 @@ def test_the_event_loop_of_a_killed_task_does_not_run_in_the_next_task() -> None
 
 
 @pytest.mark.parametrize(
-    ("injected", "found"),
-    [(Counter(), [("sess_1", "sess_2")]), (Counter({Fault.CLOCK_OFF: 1}), [])],
+    ("told", "ended", "found"),
+    [
+        ((1, 2), (3, 9), [("sess_1", "sess_2")]),
+        ((1, 2), (None, None), [("sess_1", "sess_2")]),
+        # The first one had ended before anybody knew of the second.
+        ((1, 8), (3, 9), []),
+        # Nobody knew of the second one, whose response was lost.
+        ((1, None), (3, 9), []),
+    ],
 )
-def test_a_call_of_a_host_with_a_fast_clock_may_have_ended_before_the_other_began(
-    injected: Counter[Fault], found: list[tuple[str, str]]
+def test_calls_are_at_once_if_a_client_knew_both_before_either_had_ended(
+    told: tuple[int | None, ...], ended: tuple[int | None, ...], found: list[tuple[str, str]]
 ) -> None:
-    world: Any = SimpleNamespace(faults=SimpleNamespace(injected=injected))
-    times = {"sess_1": ("00.5", "03.0"), "sess_2": ("00.6", "00.7")}
-    day = "2027-01-15T08:00:"
+    ids, day = ("sess_1", "sess_2"), "2027-01-15T08:00:"
+    start = datetime.fromisoformat(f"{day}00Z").timestamp()
     calls = [
-        {"id": id, "created_at": f"{day}{began}00Z", "ended_at": f"{day}{ended}00Z"}
-        for id, (began, ended) in times.items()
+        {"id": id, "ended_at": None if at is None else f"{day}{at:02}.000Z"} for id, at in zip(ids, ended, strict=True)
     ]
-    assert list(checker._overlapping(world, calls, [])) == found
+    operations: Any = [
+        SimpleNamespace(
+            path="/v1/customers/cust_1/call",
+            succeeded=True,
+            result={"session_id": id},
+            tries=[SimpleNamespace(ended=start + at, response=SimpleNamespace(status=202))],
+        )
+        for id, at in zip(ids, told, strict=True)
+        if at is not None
+    ]
+    assert list(checker._overlapping(calls, operations)) == found

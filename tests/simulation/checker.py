@@ -52,6 +52,7 @@ CHANGED = {
 """By the action of a reply: the field that it changes and its value, if that is known."""
 AGENT_FAILED = "agent_failed"
 MODEL_FAULTS = {Fault.MODEL_SLOW, Fault.MODEL_FAILED, Fault.MODEL_ODD}
+NEVER = "9999-12-31T23:59:59.999Z"
 REASON = "service-rate-limited-reason"
 MOST_LOST = 3
 """The workers that are lost over an attempt before its delivery fails."""
@@ -396,7 +397,7 @@ def _calls(world: World, shown: Shown, operations: Sequence[Operation]) -> Itera
             of_customer[session["customer_id"]].append(session)
             yield from _call(shown, session)
     for customer, sessions in of_customer.items():
-        for first, second in _overlapping(world, sessions, operations):
+        for first, second in _overlapping(sessions, operations):
             yield f"7.3: {customer} had two calls at once, {first} and {second}"
     yield from _one_call_a_key(operations)
     yield from _calls_of_deleted(shown, operations)
@@ -420,23 +421,16 @@ def _call(shown: Shown, session: Any) -> Iterator[str]:
             yield f"7.11: the {part} of {id} is never available"
 
 
-def _overlapping(world: World, those: list[Any], operations: Sequence[Operation]) -> Iterator[tuple[str, str]]:
-    """The pairs of which the second began before the first had ended."""
-    injected = world.faults.injected
-    waits, off = injected[Fault.FROZEN] or injected[Fault.STALLED], _are_clocks_off(world)
+def _overlapping(those: list[Any], operations: Sequence[Operation]) -> Iterator[tuple[str, str]]:
+    """The pairs of which a client knew both before either had ended.
+
+    `created_at` does not tell: a row is committed later, and another one may have begun and ended meanwhile.
+    """
     told = _told(operations)
     for first, second in itertools.combinations(sorted(those, key=lambda each: str(each["id"])), 2):
-        began, ended = _seconds(second["created_at"]), first["ended_at"]
-        if off and second["ended_at"] and _seconds(second["ended_at"]) - OFF_S < _seconds(first["created_at"]):
-            # The host that created the second one may have had the faster clock: it ended before the first one began.
-            continue
-        # What is committed long after `created_at` may have been created after another one had begun and ended.
-        # Here the first one existed before, and a client knew of the second one before the end of the first.
-        if waits:
-            if told.get(first["id"], float("inf")) > began - OFF_S:
-                continue
-            began = told.get(second["id"], float("inf"))
-        if began < (float("inf") if ended is None else _seconds(ended) - OFF_S):
+        known = max(told.get(each["id"], float("inf")) for each in (first, second))
+        ended = min(_seconds(each["ended_at"] or NEVER) for each in (first, second))
+        if known < ended - OFF_S:
             yield first["id"], second["id"]
 
 
@@ -627,7 +621,7 @@ def _conversations(world: World, shown: Shown, operations: Sequence[Operation]) 
         if conversation["object"] == "conversation" and conversation["external_id"]:
             threads[conversation["external_id"]].append(conversation)
     for name, those in threads.items():
-        for first, second in _overlapping(world, those, operations):
+        for first, second in _overlapping(those, operations):
             yield f"8.1: {name} has two active conversations, {first} and {second}"
 
 
