@@ -112,11 +112,11 @@ def check(world: World, load: Load) -> list[str]:
             _changes(each),
             _order(each, mine),
             _lists(each, mine),
-            _calls(world, each, mine),
+            _calls(each, mine),
             _contacts(world, each),
             _files(world, each),
             _windows(world, each, every),
-            _conversations(world, each, mine),
+            _conversations(each, mine),
             _slots(world, load, each, every),
             _replies(world, each),
             _staff_messages(each, mine),
@@ -390,7 +390,7 @@ def _lists(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
 # Calls and conversations
 
 
-def _calls(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+def _calls(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     of_customer: dict[str, list[Any]] = defaultdict(list)
     for session in shown.resources.values():
         if session["object"] == "session":
@@ -607,7 +607,7 @@ def _may_allow_calls(operation: Operation, customer: str) -> bool:
     ) or operation.path == f"/v1/customers/{customer}/opt_in"
 
 
-def _conversations(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+def _conversations(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     for id, messages in shown.messages.items():
         roles = [message["role"] for message in messages if message["role"] != "staff"]
         if roles != ["user", "assistant"] * (len(roles) // 2):
