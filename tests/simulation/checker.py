@@ -130,9 +130,7 @@ def check(world: World, load: Load) -> list[str]:
     if not found:
         # Last, because this changes what is shown.
         found += [finding for each in shown for finding in _nothing_is_held(world, each)]
-    if not world.faults.rates:
-        # With the rates of a focus, a wake-up may fail so often. Its row goes on without it.
-        found += [f"a dead-letter queue has messages: {name} {count}" for name, count in world.dead_letters().items()]
+    found += [f"a dead-letter queue has messages: {name} {count}" for name, count in world.dead_letters().items()]
     return found
 
 
