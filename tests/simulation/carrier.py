@@ -67,10 +67,10 @@ class Carrier:
         """How many calls of the stage may be under way at once."""
         self._random = random.Random(f"{seed}/carrier")
 
-    def connect(self, host: Host) -> None:
-        """Let a host place calls."""
+    def of(self, host: Host) -> Any:
+        """The carrier of a host."""
         connect = host.module("shared.telephony.amazon_connect").Connect
-        host.module("shared.telephony.adapters").use(carrier=connect(_Connect(self), "instance", "flow", "queue"))
+        return connect(_Connect(self), "instance", "flow", "queue")
 
     def place(self, session: str, attributes: dict[str, str]) -> Contact:
         """The call with this token: a new one, unless it is recognized."""

@@ -23,6 +23,7 @@ from tests.simulation.carrier import RECORDINGS
 from tests.simulation.clients import AGREES, DAYS, WISH, Load, Operation, Scope, Taking, scope_at
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
+from tests.simulation.messenger import Asked, Decision
 from tests.simulation.model import LINK
 from tests.simulation.receivers import UNSEEN, Got, Receiver
 from tests.simulation.scheduler import MICROSECONDS
@@ -36,6 +37,12 @@ FROZEN_S = 800
 """Seconds for which an invocation may stand still."""
 FILES_S = 300
 """Seconds after the end of a call in which a file of it surely comes in time."""
+ASKS_S = 3600
+"""Seconds after which a request for consent has surely been sent."""
+TAKES_EFFECT_S = 3600
+"""Seconds after which what WhatsApp told has surely had its effect."""
+MOST_ASKED = 3
+"""How often a request for consent is sent that may not have been sent."""
 SLOT_S = 121
 """Seconds for which a message that is not answered keeps its slot."""
 COMMITS_S = 20
@@ -114,6 +121,7 @@ def check(world: World, load: Load) -> list[str]:
             _lists(each, mine),
             _calls(each, mine),
             _contacts(world, each),
+            _consents(world, each, every),
             _files(world, each),
             _windows(world, each, every),
             _conversations(each, mine),
@@ -488,6 +496,58 @@ def _contacts(world: World, shown: Shown) -> Iterator[str]:
                 yield f"7.3: {other.id} and {contact.id} called {session['customer_id']} at once"
         if session["ended_at"] and contact.began > _seconds(session["ended_at"]) + IN_FLIGHT_S:
             yield f"7.5: {contact.id} was placed after the end of {contact.session}"
+
+
+def _consents(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """Nobody is asked too often, an answer in time is the end of its request, and only who agreed is called."""
+    if not shown.scope.livemode:
+        return
+    decided: dict[str, list[Decision]] = defaultdict(list)
+    for decision in world.messenger.decisions:
+        decided[decision.phone].append(decision)
+    # With a person, the memory of having been asked is erased.
+    bodies = [each.body for each in operations if isinstance(each.body, dict) and _is_about(each, shown.erased)]
+    forgotten = {body.get("phone") for body in bodies}
+    yield from _too_many_requests([each for each in world.messenger.asked if each.phone not in forgotten])
+    for session in shown.resources.values():
+        if session["object"] == "session" and session["consent"] is not None:
+            yield from _consent(session, decided[session["to"]])
+
+
+def _too_many_requests(sent: Sequence[Asked]) -> Iterator[str]:
+    """A phone gets one request a day and two in seven days, each of which is sent again at most twice if in doubt."""
+    for (phone, reference), count in Counter((each.phone, each.reference) for each in sent).items():
+        if count > MOST_ASKED:
+            yield f"7.8: {phone} was sent the request {reference} {count} times"
+    # What did not reach its phone does not count.
+    failed = {each.reference for each in sent if each.failed}
+    first = {each.reference: each for each in reversed(sent) if each.reference not in failed}
+    for days, most in ((1, 1), (7, 2)):
+        for phone in {each.phone for each in sent}:
+            times = sorted(each.at for each in first.values() if each.phone == phone)
+            for earlier, later in zip(times, times[most:], strict=False):
+                if later - earlier < days * 86_400 - ASKS_S:
+                    yield f"7.8: {phone} got {most + 1} requests within {(later - earlier) / 3600:.1f} hours"
+
+
+def _consent(session: Any, decisions: Sequence[Decision]) -> Iterator[str]:
+    """Whether a call on WhatsApp went on, or ended, as the decisions of its phone say."""
+    id, reason, consent = session["id"], session["ended_reason"], session["consent"]
+    asked_at = _seconds(consent["requested_at"]) if consent["requested_at"] else 0
+    expires_at = _seconds(consent["expires_at"]) if consent["expires_at"] else 0
+    answers = [each for each in decisions if each.at >= asked_at - 1]
+    if reason == "consent_declined" and not any(not each.accepts for each in answers):
+        yield f"7.9: {id} ended as declined, and nobody has declined"
+    if reason == "consent_expired" and _seconds(session["ended_at"]) < expires_at - OFF_S:
+        yield f"7.9: {id} has expired before {consent['expires_at']}"
+    if reason == "consent_expired" and any(each.told + TAKES_EFFECT_S < expires_at for each in answers):
+        yield f"7.9: {id} has expired, although {session['to']} has answered"
+    if session["dialed_at"]:
+        at = _seconds(session["dialed_at"])
+        holding = [each for each in decisions if each.accepts and each.at <= at + 1 and each.until > at - OFF_S]
+        refusals = [each.at for each in decisions if not each.accepts and each.told + TAKES_EFFECT_S < at]
+        if not any(each.at > max(refusals, default=0) for each in holding):
+            yield f"7.9: {id} was dialed at {session['dialed_at']}, and {session['to']} has not agreed"
 
 
 def _files(world: World, shown: Shown) -> Iterator[str]:

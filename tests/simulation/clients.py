@@ -265,9 +265,9 @@ class Client:
                 body = {"enabled": self._random.random() < 0.6}
                 self._do("PATCH", f"/v1/webhook_endpoints/{endpoint}", body)
 
-    def _call(self) -> None:
+    def _call(self, **more: Any) -> None:
         if customer := self._any("customers"):
-            body: dict[str, Any] = {}
+            body: dict[str, Any] = {**more}
             if self._random.random() < 0.3 and (appointment := self._any("appointments")):
                 body["appointment_id"] = appointment
             if self._random.random() < 0.3:
@@ -276,6 +276,9 @@ class Client:
             operation = self._do("POST", f"/v1/customers/{customer}/call", body)
             if operation.succeeded:
                 self._know("sessions", operation.result["session_id"])
+
+    def _call_on_whatsapp(self) -> None:
+        self._call(channel="whatsapp")
 
     def _cancel(self) -> None:
         if session := self._any("sessions"):
@@ -383,6 +386,9 @@ class Client:
 
     def _wait(self) -> None:
         self._world.scheduler.sleep(self._random.choice((1, 60, 3600, 20_000)))
+
+    def _wait_for_days(self) -> None:
+        self._world.scheduler.sleep(self._random.choice((0.5, 1, 3)) * 86_400)
 
     # Requests
 
@@ -588,6 +594,13 @@ FOCUSES = {
             "erase": 1,
         },
         size=(3, 4),
+        live=True,
+        carrier=True,
+    ),
+    "consents": Focus(
+        {"call_on_whatsapp": 10, "call": 2, "cancel": 2, "change_customer": 2, "opt_in": 1, "delete": 1, "erase": 1}
+        | {"wait": 2, "wait_for_days": 4, "message": 1},
+        size=(3, 6),
         live=True,
         carrier=True,
     ),

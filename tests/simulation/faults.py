@@ -65,6 +65,8 @@ class Fault(StrEnum):
     """CloudWatch Logs gives lines of the log to their function twice."""
     CANARY_DOUBLED = "canary_doubled"
     """Two runs of the canary begin where one was scheduled."""
+    MESSENGER_FAILED = "messenger_failed"
+    """WhatsApp refuses a request, or does not respond, before it has done something or after."""
 
 
 RATES = {
@@ -98,6 +100,7 @@ RATES = {
     Fault.MODEL_ODD: 0.2,
     Fault.LINES_LOST: 0.2,
     Fault.LINES_DOUBLED: 0.2,
+    Fault.MESSENGER_FAILED: 0.8,
 }
 """The highest rate of each kind: of the calls, messages, batches, runs, hosts or receivers that it can concern."""
 

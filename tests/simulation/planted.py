@@ -670,4 +670,51 @@ PLANTED = (
         "log",
         focus="log",
     ),
+    Planted(
+        "a phone is asked for consent as often as anybody calls",
+        (
+            "shared/calls/consent/consents.py",
+            "    return any(sum(now - at < period_ms for at in earlier) >= limit for period_ms, limit in REQUESTS)",
+            "    return False",
+        ),
+        "7.8",
+        seed=3,
+        focus="consents",
+    ),
+    Planted(
+        "the tries to send a request are not counted",
+        ("shared/calls/consent/consent_requests.py", "    tries = consent.ask_tries + 1", "    tries = 1"),
+        "7.8",
+        seed=140,
+        focus="consents",
+    ),
+    Planted(
+        "an answer is lost that comes before the request is known to be sent",
+        (
+            "shared/calls/consent/consent_requests.py",
+            'tasks.save_step(claim, [started, consents.save_asker(consent, "")], keep=True)',
+            "tasks.save_step(claim, [started], keep=True)",
+        ),
+        "7.9",
+        seed=776,
+        focus="consents",
+    ),
+    Planted(
+        "an older answer replaces a newer one",
+        (
+            "shared/calls/consent/consents.py",
+            "    return stored > at or (stored == at and status != ConsentStatus.DECLINED)",
+            "    return False",
+        ),
+        "7.9",
+        seed=146,
+        focus="consents",
+    ),
+    Planted(
+        "a call is dialed although the consent was withdrawn",
+        ("shared/calls/transitions.py", "        if not consent.is_granted:", "        if False:"),
+        "7.9",
+        seed=817,
+        focus="consents",
+    ),
 )

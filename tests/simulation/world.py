@@ -35,6 +35,7 @@ from tests.simulation.carrier import Carrier
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
+from tests.simulation.messenger import Messenger
 from tests.simulation.model import Model
 from tests.simulation.receivers import Receivers
 from tests.simulation.request_lines import RequestLines
@@ -160,6 +161,7 @@ class World:
         self.table = Table(resources.TABLE_NAME, lambda: self.scheduler.seconds, self._lag)
         self.receivers = Receivers(seed, self)
         self.carrier = Carrier(seed, self)
+        self.messenger = Messenger(seed, self)
         self.canary = Canary(seed, self)
         self.model = Model(seed, self)
         self.lines = RequestLines(seed, self)
@@ -221,11 +223,14 @@ class World:
             spawn("deployment", partial(self._deploy, self.deployment))
 
     def call_people(self, at_once: int) -> None:
-        """Let live calls be placed by the carrier, so many at once, and let the model reply to live customers."""
+        """Let live calls be placed by the carrier, so many at once. WhatsApp asks, and the model replies."""
         os.environ.update(SIMULATE_LIVE="0", CONNECT_ACTIVE_CALLS=str(at_once))
+        if self.messenger.by_phone:
+            os.environ["WHATSAPP_DIAL"] = "phone"
         self.carrier.at_once = at_once
         for host in self.hosts:
-            self.carrier.connect(host)
+            adapters = host.module("shared.telephony.adapters")
+            adapters.use(carrier=self.carrier.of(host), messenger=self.messenger.of(host))
             self.model.connect(host)
 
     def limit_requests(self, per_second: int, per_minute: int) -> None:
