@@ -73,7 +73,7 @@ bench: $(VENV)/.dev $(VENV)/.node-local ## Compare the cost of requests with the
 soak: $(VENV)/.dev $(VENV)/.node-local ## Load the local runner for MINUTES (60): memory, open files, lateness, and what got lost
 	$(BIN)/python -m tests.bench.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(WRITE),--write)
 
-simulate: $(VENV)/.dev ## Run the service from seeds, with faults, until a history fails (tests/README.md)
+simulate: $(VENV)/.dev $(VENV)/.node-local ## Run the service from seeds, with faults, until a history fails (tests/README.md)
 	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--first $(FROM)) \
 		$(if $(FAULTS),--faults $(FAULTS)) $(if $(PLANTED),--planted "$(PLANTED)")
 

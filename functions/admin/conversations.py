@@ -36,6 +36,7 @@ LOOK_AGAIN_S = 10
 NOTICES = {
     "ended": "The conversation has ended. A new message on its thread begins another one.",
     "taken": "You have taken this conversation.",
+    "nobody_waits": "Nobody waits in this conversation any more, so you have not taken it.",
     "released": "Others can take the conversation.",
     "given_back": "The agent replies to the next message.",
     "sent": "Your message was sent to the system in which the customer writes.",
@@ -132,14 +133,14 @@ def take(visit: InProject) -> Response:
     """Take a conversation that waits, and go to it."""
     id, who = visit.params["id"], visit.actor.who
     try:
-        visit.commit(
+        conversation = visit.commit(
             lambda: commands.take(visit.scope, id, who), lambda one: visit.entry("conversation.taken", one["id"])
         )
     except ApiError as error:
         if error.status == 404:
             raise
         return _thread(visit, error)
-    return visit.redirect(visit.path(SECTION, f"{id}?notice=taken"))
+    return visit.redirect(visit.path(SECTION, f"{id}?notice={'taken' if conversation['handoff'] else 'nobody_waits'}"))
 
 
 def release(visit: InProject) -> Response:

@@ -21,6 +21,7 @@ from shared.core.limits import RETRY_SCHEDULE_S
 from tests.simulation.canary import MOST_LAST
 from tests.simulation.carrier import RECORDINGS
 from tests.simulation.clients import AGREES, DAYS, WISH, Load, Operation, Scope, Taking, scope_at
+from tests.simulation.desk import Form
 from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
 from tests.simulation.messenger import Asked, Decision
@@ -57,6 +58,11 @@ CHANGED = {
     "appointment_rescheduled": ("appointment_at", None),
 }
 """By the action of a reply: the field that it changes and its value, if that is known."""
+MESSAGE_ADDED = "conversation.message_added"
+MARKED = ("customer.created", "customer.changed", MESSAGE_ADDED)
+"""The forms whose effects have their marks."""
+CHANGING = (*MARKED, "customer.called")
+"""The forms that always change something, if they are accepted."""
 AGENT_FAILED = "agent_failed"
 MODEL_FAULTS = {Fault.MODEL_SLOW, Fault.MODEL_FAILED, Fault.MODEL_ODD}
 NEVER = "9999-12-31T23:59:59.999Z"
@@ -114,7 +120,9 @@ def check(world: World, load: Load) -> list[str]:
             _keys(every),
             _rates(world, load, every),
             _erasures(world, load, each),
-            _effects(each, mine),
+            _effects(each, mine, load),
+            _pages(load, each),
+            _forms(world, load, each),
             _endpoints(each),
             _changes(each),
             _order(each, mine),
@@ -124,7 +132,7 @@ def check(world: World, load: Load) -> list[str]:
             _consents(world, each, every),
             _files(world, each),
             _windows(world, each, every),
-            _conversations(each, mine),
+            _conversations(each, mine, load),
             _slots(world, load, each, every),
             _replies(world, each),
             _staff_messages(each, mine),
@@ -252,21 +260,16 @@ def _rates(world: World, load: Load, operations: Sequence[Operation]) -> Iterato
                 yield f"1.5: a key sent {count} requests in the {seconds} s from {window * seconds:.0f}, not {most}"
 
 
-def _effects(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+def _effects(shown: Shown, operations: Sequence[Operation], load: Load) -> Iterator[str]:
     """One effect for each request that succeeded, at most one for another, none for a refused one."""
+    forms = [form for form in load.forms if form.scope is shown.scope]
+    causes: dict[str, Operation | Form] = {form.name: form for form in forms}
+    causes.update({operation.name: operation for operation in operations})
     marks: Counter[str] = Counter()
-    by_name = {operation.name: operation for operation in operations}
-    for kind in ("customer", "appointment"):
-        for id in _ids(shown, kind):
-            before = None
-            for event in shown.events_of(id):
-                mark = event["data"]["object"]["metadata"].get("mark")
-                if mark != before and mark is not None:
-                    marks[mark] += 1
-                    cause = by_name.get(mark)
-                    if cause is not None and before is not None:
-                        yield from _only_what_was_asked(event, cause)
-                before = mark
+    for mark, event, is_first in _marks(shown):
+        marks[mark] += 1
+        if mark in causes and not is_first:
+            yield from _only_what_was_asked(event, causes[mark])
     for operation in operations:
         if not isinstance(operation.body, dict) or "mark" not in operation.body.get("metadata", {}):
             continue
@@ -277,6 +280,32 @@ def _effects(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
             yield f"9.1: {operation.name} succeeded, and there is no event of it"
         if operation.refused and effects:
             yield f"4.4: {operation.name} was refused, and has an effect"
+    yield from _effects_of_forms(shown, forms, marks)
+
+
+def _marks(shown: Shown) -> Iterator[tuple[str, Any, bool]]:
+    """Each change of a mark: the new one, its event, and whether it is the resource's first."""
+    for kind in ("customer", "appointment"):
+        for id in _ids(shown, kind):
+            before = None
+            for event in shown.events_of(id):
+                mark = event["data"]["object"]["metadata"].get("mark")
+                if mark != before and mark is not None:
+                    yield mark, event, before is None
+                before = mark
+
+
+def _effects_of_forms(shown: Shown, forms: Sequence[Form], marks: Mapping[str, int]) -> Iterator[str]:
+    """One effect for each form that was accepted, however often it was sent."""
+    stored = Counter(message["content"] for messages in shown.messages.values() for message in messages)
+    for form in forms:
+        if form.action not in MARKED:
+            continue
+        effects = stored[form.name] if form.action == MESSAGE_ADDED else marks.get(form.name, 0)
+        if effects > (0 if form.is_refused else 1):
+            yield f"pages: {form.name} ({form.action}) had {effects} effects: {form.statuses}"
+        if form.is_done and not effects and form.target not in shown.erased:
+            yield f"pages: {form.name} ({form.action}) was accepted, and had no effect"
 
 
 def _endpoints(shown: Shown) -> Iterator[str]:
@@ -286,7 +315,7 @@ def _endpoints(shown: Shown) -> Iterator[str]:
             yield f"4.6: there are {count} endpoints with {url}"
 
 
-def _only_what_was_asked(event: Any, cause: Operation) -> Iterator[str]:
+def _only_what_was_asked(event: Any, cause: Operation | Form) -> Iterator[str]:
     """A patch changes what it names, and nothing that another one has written meanwhile."""
     previous, after = event["data"].get("previous_attributes", {}), event["data"]["object"]
     follows = {"status", "cancellation_reason", "failure_reason"} if "appointment_at" in cause.body else set[str]()
@@ -500,7 +529,7 @@ def _contacts(world: World, shown: Shown) -> Iterator[str]:
 
 def _consents(world: World, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
     """Nobody is asked too often, an answer in time is the end of its request, and only who agreed is called."""
-    if not shown.scope.livemode:
+    if not shown.scope.livemode or not world.carrier.at_once:
         return
     decided: dict[str, list[Decision]] = defaultdict(list)
     for decision in world.messenger.decisions:
@@ -665,7 +694,7 @@ def _may_allow_calls(operation: Operation, customer: str) -> bool:
     ) or operation.path == f"/v1/customers/{customer}/opt_in"
 
 
-def _conversations(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+def _conversations(shown: Shown, operations: Sequence[Operation], load: Load) -> Iterator[str]:
     for id, messages in shown.messages.items():
         roles = [message["role"] for message in messages if message["role"] != "staff"]
         if roles != ["user", "assistant"] * (len(roles) // 2):
@@ -673,7 +702,7 @@ def _conversations(shown: Shown, operations: Sequence[Operation]) -> Iterator[st
         for message in messages:
             if message["role"] == "user" and message["reply_status"] not in ("complete", "failed"):
                 yield f"8.6: {message['id']} is {message['reply_status']} in the end"
-    yield from _messages(shown, [each for each in operations if _is_message(each)])
+    yield from _messages(shown, [each for each in operations if _is_message(each)], load)
     threads: dict[str, list[Any]] = defaultdict(list)
     for conversation in shown.resources.values():
         if conversation["object"] == "conversation" and conversation["external_id"]:
@@ -683,7 +712,7 @@ def _conversations(shown: Shown, operations: Sequence[Operation]) -> Iterator[st
             yield f"8.1: {name} has two active conversations, {first} and {second}"
 
 
-def _messages(shown: Shown, sent: Sequence[Operation]) -> Iterator[str]:
+def _messages(shown: Shown, sent: Sequence[Operation], load: Load) -> Iterator[str]:
     """Each message that was accepted is stored once, with the reply that its sender got."""
     stored = {message["id"]: message for messages in shown.messages.values() for message in messages}
     told: dict[str, str] = {}
@@ -699,7 +728,9 @@ def _messages(shown: Shown, sent: Sequence[Operation]) -> Iterator[str]:
         reply = message.get("reply")
         if reply and stored.get(reply["id"], {}).get("content") != reply["content"]:
             yield f"8.6: the reply to {operation.name} is not in the conversation"
-    number = sum(message["role"] in ("user", "staff") for message in stored.values())
+    of_forms = {form.name for form in load.forms}
+    asked = [message for message in stored.values() if message["content"] not in of_forms]
+    number = sum(message["role"] in ("user", "staff") for message in asked)
     most = len(told) + sum(not each.succeeded and not each.refused for each in sent)
     if number > most:
         yield f"4.6: {number} messages were stored, and {most} were sent at most"
@@ -869,6 +900,49 @@ def _is_message(operation: Operation) -> bool:
     return operation.method == "POST" and operation.path.endswith("/messages")
 
 
+# Pages
+
+
+def _pages(load: Load, shown: Shown) -> Iterator[str]:
+    """A page is shown, unless something goes wrong, to the members of its project only."""
+    for view in load.views:
+        if view.scope is not shown.scope:
+            continue
+        if view.status == 500 or (view.status > 500 and not view.was_hit):
+            yield f"pages: {view.path} has the status {view.status}"
+        if not view.is_theirs and view.status not in (404, 502, 503):
+            yield f"1.10: {view.path} has the status {view.status} for {view.who}, who is not a member"
+
+
+def _forms(world: World, load: Load, shown: Shown) -> Iterator[str]:
+    """Who may only look changes nothing, and each change by a form has one entry in the audit trail."""
+
+    def read(host: Host) -> list[tuple[str, str]]:
+        audit, cursor = host.module("shared.admin.audit"), None
+        found: list[tuple[str, str]] = []
+        while True:
+            entries, cursor = audit.page(shown.scope.project, cursor)
+            found += [(each.who, each.action) for each in entries if each.livemode == shown.scope.livemode]
+            if cursor is None:
+                return found
+
+    mine = [form for form in load.forms if form.scope is shown.scope]
+    for form in mine:
+        if form.role == "viewer" and form.is_done:
+            yield f"pages: {form.name} ({form.action}) of somebody who may only look was accepted"
+        if 500 in form.statuses:
+            yield f"pages: {form.name} ({form.action}) has the statuses {form.statuses}"
+    if not mine:
+        return
+    entries = Counter(world.operate("admin", read).result)
+    for who, action in {(form.who, form.action) for form in mine}:
+        same = [form for form in mine if (form.who, form.action) == (who, action)]
+        least = sum(form.is_done for form in same) if action in CHANGING else 0
+        most = sum(not form.is_refused for form in same)
+        if not least <= entries[who, action] <= most:
+            yield f"pages: {entries[who, action]} entries of {who} say {action}, not {least} to {most}"
+
+
 # Erasures
 
 
@@ -901,6 +975,7 @@ def _is_about(operation: Operation, ids: set[str]) -> bool:
 def _erasures(world: World, load: Load, shown: Shown) -> Iterator[str]:
     """Of an erased person, the table and the bucket have nothing but the mark of the erasure, and saved responses.
 
+    The audit trail has ids of what was changed, and no personal data.
     A replay keeps the ids of the events that it has sent, which say nothing of a person.
     """
     ids = {id for id in shown.erased if not id.startswith("evt_")}
@@ -912,7 +987,7 @@ def _erasures(world: World, load: Load, shown: Shown) -> Iterator[str]:
         left = sorted(id for id in ids if id in text)
         # DynamoDB deletes expired rows in its own time.
         expired = float(item.get("expires_at", {}).get("N", "inf")) <= world.now
-        if left and not expired and "#idempotency" not in pk and "#erasure" not in pk:
+        if left and not expired and not any(kept in pk for kept in ("#idempotency", "#erasure", "#audit")):
             yield f"erasure: {pk} {sk} has {left[0]}"
     ended = [each.ended for each in load.erasures if each.scope is shown.scope and each.ended is not None]
     for contact in world.carrier.contacts:
@@ -1198,6 +1273,13 @@ def _tenancy(load: Load, shown: Sequence[Shown]) -> Iterator[str]:
             owner = owners.get(operation.path.rpartition("/")[2])
             if owner is not None and owner is not operation.scope:
                 yield f"1.10: {operation.name} of {operation.scope.name} was shown a resource of {owner.name}"
+    for view in load.views:
+        # The audit trail is that of a project, with both modes.
+        both = view.path.endswith("/audit_trail")
+        theirs = [each for each in load.scopes if each is view.scope or (both and each.project == view.scope.project)]
+        for id in view.ids:
+            if owners.get(id, view.scope) not in theirs:
+                yield f"1.10: {view.path} of {view.scope.name} has {id} of {owners[id].name}"
     for each in shown:
         for event in each.events:
             if event["livemode"] != each.scope.livemode:

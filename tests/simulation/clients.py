@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.core import clock
 from tests.simulation.deployment import DEPLOYED
@@ -21,6 +21,9 @@ from tests.simulation.faults import Fault
 from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receiver
 from tests.simulation.world import Response, World
+
+if TYPE_CHECKING:
+    from tests.simulation.desk import Form, View
 
 PHONES = [f"+150055500{number:02}" for number in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 24)]
 """Numbers of test mode: the last digits decide how a call ends, and whether there is consent."""
@@ -167,6 +170,9 @@ class Load:
     replays: list[tuple[Scope, str]] = field(default_factory=list)
     """The endpoints to which failed deliveries were replayed."""
     takings: list[Taking] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    forms: list[Form] = field(default_factory=list)
+    """The pages that people opened, and the forms that they sent."""
     hot: int = 4
     """Of how many of the latest resources clients think most."""
     left: int = 0
@@ -541,6 +547,8 @@ class Focus:
     """Whether there is a log of requests."""
     hosts: int = 1
     """How many hosts there are at least."""
+    pages: bool = False
+    """Whether people use the admin pages."""
 
 
 EVERYTHING = Focus()
@@ -603,6 +611,12 @@ FOCUSES = {
         size=(3, 6),
         live=True,
         carrier=True,
+    ),
+    "pages": Focus(
+        {"create_customer": 2, "change_customer": 4, "message": 3, "hand_off": 2, "create_endpoint": 1, "delete": 1}
+        | {"create_appointment": 1, "call": 1, "end_conversation": 1, "erase": 1, "wait": 1},
+        size=(2, 4),
+        pages=True,
     ),
     "slots": Focus({"message": 2, "slow_message": 3}, size=(4, 5), live=True),
     "canary": Focus(

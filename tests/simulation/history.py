@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tests.simulation import canary, checker, deployment, scheduler
+from tests.simulation import canary, checker, deployment, desk, scheduler
 from tests.simulation.clients import EVERYTHING, FOCUSES, Client, Load, Scope
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host
@@ -103,17 +103,20 @@ def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
             _new_scope(world, project, live, draw.choice((5, 60, 600)))
             for project, live in ((1, False), (1, True), (2, False))
         ]
-        world.limit_requests(*load.limits)
-        faults.on = True
-        world.canary.start(runs)
-        load.left = count
         together = draw.choice(load.scopes) if draw.random() < 0.6 else None
         if focus.live:
             together = load.scopes[1]
+        people = desk.invite(plan.seed, [together] * 3 if together else load.scopes, world, load) if focus.pages else []
+        world.limit_requests(*load.limits)
+        faults.on = True
+        world.canary.start(runs)
+        load.left = count + len(people)
         for number in range(count):
             scope = together or draw.choice(load.scopes)
             client = Client(plan.seed, number, scope, world, load, focus)
             world.scheduler.spawn(f"client {number}", partial(client.run, steps))
+        for number, person in enumerate(people):
+            world.scheduler.spawn(f"person {number}", partial(person.run, steps))
         while load.left:
             world.scheduler.sleep(5)
         world.scheduler.sleep(linger)

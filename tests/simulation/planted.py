@@ -717,4 +717,49 @@ PLANTED = (
         seed=817,
         focus="consents",
     ),
+    Planted(
+        "a form that is sent twice has two effects",
+        ("functions/admin/visits.py", "table.Put(row, is_record=True)", 'table.Put(row, condition="")'),
+        "pages",
+        seed=3,
+        focus="pages",
+    ),
+    Planted(
+        "a change by a form has no entry in the audit trail",
+        (
+            "functions/admin/customers.py",
+            """lambda: change, lambda new: visit.entry("customer.created", new["id"]), lambda _: visit.once()""",
+            "lambda: change, lambda _: visit.once()",
+        ),
+        "pages",
+        seed=5,
+        focus="pages",
+    ),
+    Planted(
+        "who may only look may change",
+        (
+            "functions/admin/visits.py",
+            "            if not signed_in.membership.may(view.role):",
+            "            if False:",
+        ),
+        "pages",
+        focus="pages",
+    ),
+    Planted(
+        "a form replaces what somebody else has changed meanwhile",
+        ("functions/admin/forms.py", "    if lost:\n        raise", "    if False:\n        raise"),
+        "pages",
+        seed=134,
+        focus="pages",
+    ),
+    Planted(
+        "the pages of test mode show live mode",
+        (
+            "functions/admin/visits.py",
+            "return Scope(int(project), MODES[mode]) if",
+            "return Scope(int(project), True) if",
+        ),
+        "pages",
+        focus="pages",
+    ),
 )

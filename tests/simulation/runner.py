@@ -130,6 +130,7 @@ def _previous_hosts() -> list[Host]:
     """The hosts of the previous release. A planted fault does not concern them."""
     previous = releases.previous()
     os.environ.update({**previous.environment, **releases.present().environment})
+    os.environ["VENDORED"] = str(releases.ROOT / "node_modules")
     return hosts.load(HOSTS, previous)
 
 
