@@ -138,19 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     """The command. Returns its exit status."""
     options = _options(arguments)
     if options.planted:
-        # Once for all of them: each fault has a process of its own.
-        _previous_hosts()
-        if options.planted == "known":
-            known = [each for each in PLANTED if each.seed]
-            return max(
-                _find(each, _plans(options, each.seed, KNOWN_WITHIN, each.focus), options.processes) for each in known
-            )
-        chosen = [each for each in PLANTED if options.planted in ("all", each.name)]
-        within = min(options.seeds, PLANTED_WITHIN)
-        return max(
-            (_find(each, _plans(options, options.first, within, each.focus), options.processes) for each in chosen),
-            default=2,
-        )
+        return _find_planted(options)
     return _simulate(options)
 
 
@@ -224,13 +212,33 @@ def _report(runner: Runner, plan: Plan, outcome: Outcome, options: argparse.Name
     return 1
 
 
-def _find(planted: Planted, plans: Iterable[Plan], processes: int) -> int:
-    """Look for a planted fault, in a process of its own. It must break the promise that it is planted to break."""
+def _find_planted(options: argparse.Namespace) -> int:
+    """Look for planted faults, as many at once as there are processors. Returns 0 if each is found."""
+    is_known = options.planted == "known"
+    chosen = [each for each in PLANTED if is_known or options.planted in ("all", each.name)]
+    at_once = min(options.processes, len(chosen))
+    # Once for all of them: each fault has a process of its own.
+    _previous_hosts()
+    running, statuses = set[int](), [0 if chosen else 2]
+    while chosen or running:
+        if chosen and len(running) < at_once:
+            each = chosen.pop(0)
+            first, within = (each.seed, KNOWN_WITHIN) if is_known else (options.first, PLANTED_WITHIN)
+            plans = _plans(options, first, min(options.seeds, within), each.focus)
+            running.add(_start_to_find(each, plans, options.processes // at_once))
+        else:
+            pid, status = os.wait()
+            running.remove(pid)
+            statuses.append(os.waitstatus_to_exitcode(status))
+    return max(statuses)
+
+
+def _start_to_find(planted: Planted, plans: Iterable[Plan], processes: int) -> int:
+    """Look for a planted fault in another process. It must break the promise that it is planted to break."""
     began = time.monotonic()
     pid = os.fork()
     if pid:
-        _, status = os.waitpid(pid, 0)
-        return os.waitstatus_to_exitcode(status)
+        return pid
     found = Runner(planted).first_failure(plans, processes)
     told = [problem for problem in found[1].problems if problem.startswith(planted.promise)] if found else []
     result = (

@@ -937,6 +937,7 @@ def prepare(seed: str, world_time: Callable[[], float]) -> None:
     random.seed(f"{seed}/random")
     uuid.uuid4 = lambda: uuid.UUID(bytes=bytes_of.randbytes(16), version=4)
     time.time = time.monotonic = time.perf_counter = world_time
+    time.time_ns = time.monotonic_ns = time.perf_counter_ns = lambda: round(world_time() * 1e9)
 
     time.sleep = _no_sleep
 
