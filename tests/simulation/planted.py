@@ -1,9 +1,8 @@
 """Planted faults: changes of a line of the service, each of which the simulation must find.
 
-The previous release has none of them. Those at the end show only when it runs beside the present one, or before it.
+The previous release has none of them. Those with the focus `deployment` show only beside it, or after it.
 
-`make test` looks for those with a `seed`, from that seed on. `promise` begins the finding. The others need more
-seeds, or are not known to be found.
+`make test` looks for each from its `seed` on, which is below 2,000. `promise` begins the finding.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1_000, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--faults", help="the only kinds of faults, with commas; `none` for none")
-    parser.add_argument("--planted", help="the name of a planted fault, `all`, or `known` for those with a seed")
+    parser.add_argument("--planted", help="the name of a planted fault, `all`, or `known` for all, each from its seed")
     parser.add_argument("--clients", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--most-faults", type=int)
