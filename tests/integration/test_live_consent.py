@@ -256,6 +256,19 @@ def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
     assert list(lock_and_count_errors(whom.scope)) == []
 
 
+def test_a_refusal_that_is_told_later_ends_a_permission_of_the_same_second(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger().permits = True
+    stopped_clock.forward(0.6)
+    whom, id = request_consent(stage)
+    remind(stage, whom.scope, ANYBODY)
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
+    answer_request(stage, ANYBODY, False, stopped_clock.now)
+    dial(stage, stopped_clock, whom.scope, id)
+    assert status_and_reason(stage, id) == ("failed", "consent_revoked")
+
+
 def test_a_live_request_that_nobody_answers_expires_after_seven_days(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:

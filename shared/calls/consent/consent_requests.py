@@ -51,7 +51,13 @@ class Sent:
 
 @dataclass(frozen=True)
 class Permitted:
-    """The customer has permitted calls in another way. Nothing was sent."""
+    """The customer has permitted calls in another way. Nothing was sent.
+
+    `at` is when WhatsApp was asked, in whole seconds like the times that WhatsApp tells: a refusal of the same second
+    holds, although it is told later.
+    """
+
+    at: clock.Instant
 
 
 @dataclass(frozen=True)
@@ -219,9 +225,9 @@ def _send(consent: Consent) -> SendResult:
     try:
         if consent.ask_tries > ASK_TRIES:
             raise whatsapp.CannotAsk("WhatsApp did not respond to any of the tries")
-        messenger = adapters.messenger()
+        messenger, now = adapters.messenger(), clock.now()
         if messenger.is_permitted(consent.phone):
-            return Permitted()
+            return Permitted(now - now % clock.SECOND)
         business = agent_settings.read(consent.scope).business
         return Sent(messenger.ask(consent.phone, business, consent.reference))
     except Busy as busy:
@@ -247,8 +253,8 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: SendR
         case NoResponse():
             again = tasks.due_attributes(present.key, now + ASK_AGAIN_MS)
             tasks.save_step(claim, [consents.save(present, present.doc, again)])
-        case Permitted():
-            doc = consents.with_answer(present, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
+        case Permitted(at):
+            doc = consents.with_answer(present, ConsentStatus.GRANTED, at, at + PERMISSION_LASTS_MS)
             close(present, doc, None, claim=claim)
         case CannotSend(summary):
             doc = _after_giving_up(present, sent=present.ask_tries > 1)
