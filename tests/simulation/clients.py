@@ -394,7 +394,7 @@ class Client:
         self._world.scheduler.sleep(self._random.choice((1, 60, 3600, 20_000)))
 
     def _wait_for_days(self) -> None:
-        self._world.scheduler.sleep(self._random.choice((0.5, 1, 3)) * 86_400)
+        self._world.scheduler.sleep(self._random.choice((0.5, 1, 2)) * 86_400)
 
     # Requests
 
@@ -606,9 +606,9 @@ FOCUSES = {
         carrier=True,
     ),
     "consents": Focus(
-        {"call_on_whatsapp": 10, "call": 2, "cancel": 2, "change_customer": 2, "opt_in": 1, "delete": 1, "erase": 1}
-        | {"wait": 2, "wait_for_days": 4, "message": 1},
-        size=(3, 6),
+        {"call_on_whatsapp": 10, "call": 1, "cancel": 1, "change_customer": 1, "opt_in": 1, "delete": 1, "erase": 1}
+        | {"wait": 2, "wait_for_days": 6, "message": 1},
+        size=(3, 7),
         live=True,
         carrier=True,
     ),

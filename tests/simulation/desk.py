@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 PEOPLE = ("member", "member", "viewer")
 """The roles of those who use the pages."""
+TAKES = {"conversation.taken": True, "conversation.released": False}
+"""The forms of the desk, and whether they take a conversation."""
+SAID = {"taken": True, "nobody_waits": False}
+"""By the notice of a page: whether its person has taken the conversation."""
 COOKIE = "__Host-admin_session"
 MOST_TRIES = 3
-PAGES = (
-    *("", "attention", "waiting", "customers", "appointments", "sessions", "conversations", "events"),
-    *("failed_deliveries", "webhook_endpoints", "audit_trail", "find?q=Ada", "usage", "agent_settings"),
+LISTS = (
+    *("attention", "waiting", "customers", "appointments", "sessions", "conversations", "events"),
+    *("failed_deliveries", "webhook_endpoints", "audit_trail", "usage", "agent_settings"),
 )
+"""Pages that every member sees."""
+PAGES = ("", *LISTS, "find?q=Ada")
 KINDS = ("customers", "appointments", "sessions", "conversations", "webhook_endpoints")
 _HIDDEN = re.compile(r'<input type="hidden" name="(csrf|once|rendered)" value="([^"]*)">')
 _METADATA = re.compile(r'<textarea id="metadata"[^>]*>(.*?)</textarea>', re.DOTALL)
@@ -61,7 +67,14 @@ class Form:
     """What it changes, or what it has created."""
     body: Mapping[str, Any] = field(default_factory=dict)
     """What it changes of the target."""
+    is_forged: bool = False
+    """Whether another site sent it, which does not know the token of forms."""
     statuses: list[int] = field(default_factory=list)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the form may have an effect each time that it is sent."""
+        return self.action in TAKES
 
     @property
     def is_done(self) -> bool:
@@ -120,7 +133,8 @@ class Person:
 
     def _create(self) -> None:
         form = self._form("customer.created")
-        fields = {"phone": self._random.choice(PHONES), "metadata": json.dumps({"mark": form.name})}
+        form.body = {"phone": self._random.choice(PHONES), "metadata": {"mark": form.name}}
+        fields = {"phone": form.body["phone"], "metadata": json.dumps(form.body["metadata"])}
         response = self._submit(form, f"{self._base}/customers/new", f"{self._base}/customers", fields)
         if found := _ID.search(response.headers.get("location", "")):
             form.target = found[0]
@@ -143,15 +157,10 @@ class Person:
     def _take(self) -> None:
         """Take a conversation, or let others take it."""
         if conversation := self._any("conversations"):
-            takes, began = self._random.random() < 0.7, self._world.now
+            takes = self._random.random() < 0.7
             page = f"{self._base}/conversations/{conversation}"
             form = self._form("conversation.taken" if takes else "conversation.released", conversation)
-            response = self._submit(form, page, f"{page}/{'take' if takes else 'release'}", {})
-            # The page of a released conversation does not say whether somebody had it.
-            said = {"taken": True, "nobody_waits": False}
-            done = said.get(response.headers.get("location", "").partition("notice=")[2])
-            taking = Taking(self._scope, conversation, self._who, takes, began, self._world.now, done)
-            self._load.takings.append(taking)
+            self._submit(form, page, f"{page}/{'take' if takes else 'release'}", {})
 
     def _call(self) -> None:
         if customer := self._any("customers"):
@@ -167,7 +176,10 @@ class Person:
 
     def _form(self, action: str, target: str | None = None) -> Form:
         self._forms += 1
-        return Form(self._scope, self._who, self._role, action, f"{self._who}-{self._forms}", target)
+        is_forged = self._random.random() < 0.1
+        return Form(
+            self._scope, self._who, self._role, action, f"{self._who}-{self._forms}", target, is_forged=is_forged
+        )
 
     def _open(self, path: str, *, is_theirs: bool = True) -> Response:
         response = self._send("GET", path)
@@ -189,6 +201,8 @@ class Person:
             texts = _METADATA.findall(shown.body)
             metadata = json.loads(html.unescape(texts[0]) or "{}") if texts else {}
             fields["metadata"] = json.dumps(metadata | form.body["metadata"])
+        if form.is_forged:
+            fields["csrf"] = "guessed"
         self._load.forms.append(form)
         again = self._random.random()
         if again < 0.2:
@@ -206,8 +220,14 @@ class Person:
         self._load.left -= 1
 
     def _post(self, form: Form, path: str, fields: Mapping[str, str]) -> Response:
+        began = self._world.now
         response = self._send("POST", path, fields)
         form.statuses.append(response.status)
+        if form.is_repeatable and form.target is not None:
+            # The page of a released conversation does not say whether somebody had it.
+            done = SAID.get(response.headers.get("location", "").partition("notice=")[2])
+            taking = Taking(self._scope, form.target, self._who, TAKES[form.action], began, self._world.now, done)
+            self._load.takings.append(taking)
         self._world.note(form.name, form.action, path, json.dumps(fields), response.status)
         return response
 

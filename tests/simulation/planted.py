@@ -2,7 +2,7 @@
 
 The previous release has none of them. Those with the focus `deployment` show only beside it, or after it.
 
-`make test` looks for each from its `seed` on, which is below 2,000. `promise` begins the finding.
+`make test` looks for each from its `seed` on, which is below 2,000. A finding begins with the promise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Planted:
 
     name: str
     change: Replacement
-    promise: str = ""
+    promise: str
     seed: int = 1
     focus: str | None = None
     """What the histories are about that find it (`clients.FOCUSES`)."""
@@ -40,12 +40,12 @@ PLANTED = (
             '"attribute_not_exists(pk) OR expires_at <= :now"',
             '"attribute_not_exists(k) OR expires_at <= :now"',
         ),
-        "4.",
+        "4.1 or 4.2 or 4.6",
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
         ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
-        "4.",
+        "4.1 or 4.2 or 4.6",
     ),
     Planted(
         "a change does not check the version that it was read with",
@@ -54,7 +54,7 @@ PLANTED = (
             '            condition="v = :v",\n            values={":v": record.version},',
             '            condition="v >= :v",\n            values={":v": record.version},',
         ),
-        "",
+        "3.7 or 3.11 or 6.5 or 9.1",
         seed=36,
         focus="changes",
     ),
@@ -462,7 +462,7 @@ PLANTED = (
     Planted(
         "a wake-up must have a key that earlier ones lack",
         ("shared/tasks/wake_ups.py", '{"pk": self.pk, "sk": self.sk}', '{"pk": self.pk, "sk": self.sk, "format": "2"}'),
-        "a dead-letter queue",
+        "a dead-letter queue has messages",
         seed=2,
         focus="deployment",
         more=(
@@ -487,7 +487,7 @@ PLANTED = (
     Planted(
         "a wake-up has a form that the previous release does not know",
         ("shared/tasks/wake_ups.py", '{"pk": self.pk, "sk": self.sk}', '{"row": f"{self.pk}/{self.sk}"}'),
-        "a dead-letter queue",
+        "a dead-letter queue has messages",
         seed=5,
         focus="deployment",
         more=(
@@ -759,6 +759,51 @@ PLANTED = (
             "return Scope(int(project), True) if",
         ),
         "pages",
+        focus="pages",
+    ),
+    Planted(
+        "a phone is asked on each day of a week",
+        ("shared/calls/consent/consents.py", "((clock.DAY, 1), (7 * clock.DAY, 2))", "((clock.DAY, 1),)"),
+        "7.8",
+        seed=487,
+        focus="consents",
+    ),
+    Planted(
+        "nobody learns that a request was not delivered",
+        ("functions/consent.py", "for failure in whatsapp.failures(received.body):", "for failure in ():"),
+        "7.7",
+        seed=17,
+        focus="consents",
+    ),
+    Planted(
+        "a call on WhatsApp ends as if its consent was withdrawn",
+        ("shared/calls/transitions.py", "        if not consent.is_granted:", "        if True:"),
+        "7.7",
+        seed=5,
+        focus="consents",
+    ),
+    Planted(
+        "an erasure leaves the consent of a phone",
+        ("shared/erasure/erasing.py", """            _delete(pk, "consent")\n""", ""),
+        "erasure",
+        focus="consents",
+    ),
+    Planted(
+        "forms of other sites are taken",
+        ("functions/admin/visits.py", """if method == "POST" and not _has_token(signed_in):""", "if False:"),
+        "pages",
+        seed=4,
+        focus="pages",
+    ),
+    Planted(
+        "an entry of the audit trail has another target",
+        (
+            "functions/admin/customers.py",
+            """visit.entry("customer.changed", change.doc["id"],""",
+            """visit.entry("customer.changed", "customer",""",
+        ),
+        "pages",
+        seed=3,
         focus="pages",
     ),
 )

@@ -133,6 +133,7 @@ class Receivers:
         """Send a POST to the receiver of this URL."""
         world, rules = self._world, host.module("shared.webhooks.deliveries.resource")
         receives = world.canary.receive if url.startswith(BASE_URL) else self._receive
+        world.kill_if_over()
         if world.strikes(Fault.KILLED):
             world.kill()
         started = world.now

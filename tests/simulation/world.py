@@ -171,8 +171,8 @@ class World:
         self._engine = sqs.Engine(lambda: self.scheduler.seconds)
         addresses = resources.create_queues(_QueueCreator(self._engine))  # type: ignore[arg-type]
         self.queues = {name: self._engine.queue(address.name) for name, address in addresses.items()}
-        self._hit_messages: set[str] = set()
-        """The ids of messages that came again because of a fault."""
+        self._failed_messages: set[str] = set()
+        """The ids of messages with which a function failed that met no fault."""
         self._names = {address.url: name for name, address in addresses.items()}
         self._entered: list[Any] = []
         self._off: dict[str, float] = {}
@@ -250,14 +250,14 @@ class World:
         )
 
     def dead_letters(self) -> dict[str, int]:
-        """The number of messages in each dead-letter queue that has any, but for those that met a fault.
+        """The number of messages in each dead-letter queue that are there for another reason than faults alone.
 
-        So many faults in a row may concern a message that it comes there by chance. Its row goes on without it.
+        So many faults in a row may concern a message that it comes there by chance.
         """
         found = {}
         for queue in topology.QUEUES:
             messages = self._engine.queue(names.dead_letters(queue.name, queue.fifo))._messages
-            if unexplained := messages.keys() - self._hit_messages:
+            if unexplained := messages.keys() & self._failed_messages:
                 found[queue.name] = len(unexplained)
         return found
 
@@ -634,12 +634,11 @@ class World:
             failed = failed_items(ended.result) if ended.succeeded else {each["MessageId"] for each in messages}
             for message in messages:
                 if message["MessageId"] in failed:
-                    if ended.was_hit:
-                        self._hit_messages.add(message["MessageId"])
+                    if not ended.was_hit:
+                        self._failed_messages.add(message["MessageId"])
                     continue
                 if self.faults.strikes(Fault.NOT_DELETED):
                     self.note("not deleted", source.queue)
-                    self._hit_messages.add(message["MessageId"])
                     continue
                 with suppress(self._sqs.SqsError):
                     queue.delete(message["ReceiptHandle"])
@@ -778,6 +777,7 @@ class World:
     def boto(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """A call of S3."""
         self.calls[operation] += 1
+        self.kill_if_over()
         if self.strikes(Fault.KILLED):
             self._kill_around(partial(self._call_s3, operation, parameters), operation)
         self.scheduler.sleep(self._latency())
@@ -791,6 +791,11 @@ class World:
             raise ClientError(error, operation)
         found = self._call_s3(operation, parameters)
         self.note(operation, parameters.get("Key", ""))
+        if self.strikes(Fault.LOST_AFTER):
+            from botocore.exceptions import ReadTimeoutError
+
+            self.note("lost after")
+            raise ReadTimeoutError(endpoint_url="")
         self.scheduler.sleep(self._latency())
         return found
 
