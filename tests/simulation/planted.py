@@ -628,7 +628,7 @@ PLANTED = (
             "return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None",
             "return _ONE_CHANGE if self.result.wants_call or self.result.proposed else None",
         ),
-        "8",
+        "8.9",
         seed=47,
         focus="agent",
     ),
@@ -695,7 +695,7 @@ PLANTED = (
             "tasks.save_step(claim, [started], keep=True)",
         ),
         "7.9",
-        seed=776,
+        seed=297,
         focus="consents",
     ),
     Planted(
@@ -758,7 +758,8 @@ PLANTED = (
             "return Scope(int(project), MODES[mode]) if",
             "return Scope(int(project), True) if",
         ),
-        "pages",
+        "1.10 or pages",
+        seed=2,
         focus="pages",
     ),
     Planted(
