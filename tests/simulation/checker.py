@@ -608,7 +608,7 @@ def _end_of_consent(world: World, session: Any, decisions: Sequence[Decision]) -
     if world.faults.injected or consent["requested_at"] is None:
         return
     asked_at = _seconds(consent["requested_at"])
-    if reason == "consent_expired" and any(each.failed and abs(each.at - asked_at) < ASKS_S for each in asked):
+    if reason == "consent_expired" and any(each.failed and each.at >= asked_at - 1 for each in asked):
         yield f"7.7: {id} has expired, although its request was not delivered"
     accepted = [each.told for each in decisions if each.accepts and each.at >= asked_at - 1]
     since = max(min(accepted, default=float("inf")), _seconds(session["created_at"]))
