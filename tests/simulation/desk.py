@@ -8,7 +8,7 @@ import random
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -232,7 +232,7 @@ class Person:
         return response
 
     def _send(self, method: str, path: str, form: Mapping[str, str] | None = None) -> Response:
-        """The response to a request of somebody who is signed in."""
+        """The response to a request of somebody who is signed in; status 401 if signing in fails."""
         for _ in range(MOST_TRIES):
             if not self._token:
                 ended = self._world.operate("admin", partial(_sign_in, self._who))
@@ -241,10 +241,10 @@ class Person:
             raw = None if form is None else urllib.parse.urlencode(form)
             response = self._world.request(method, path, "", headers=headers, raw=raw)
             if response.status != 401 and "/admin/sign-in" not in response.headers.get("location", ""):
-                break
+                return response
             # The session has ended.
             self._token = ""
-        return response
+        return replace(response, status=401, headers={})
 
 
 def _invite(project: int, who: str, role: str, host: Host) -> None:

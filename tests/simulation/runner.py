@@ -189,6 +189,8 @@ def _simulate(options: argparse.Namespace) -> int:
         if now - shown >= 5:
             shown = now
             print(f"{count} histories, {count / (now - began):.1f} a second", file=sys.stderr, flush=True)
+        if seeds == 1:
+            print(f"digest of the history: {outcome.digest}")
         if options.history and seeds == 1:
             options.history.write_text("\n".join(outcome.lines))
         if outcome.problems:
