@@ -258,4 +258,5 @@ def test_a_wish_of_one_project_is_none_of_another(
     customers_to_opt_in.append(mine["id"])
     opt_out_by_message(client, mine["id"])
     assert call(other, theirs["id"], {}).status == 201
+    event_about(other, theirs["id"], "customer.created")
     assert events_about(other, theirs["id"])[0]["type"] == "customer.created"

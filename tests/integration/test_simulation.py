@@ -89,7 +89,7 @@ def test_the_previous_release_has_what_it_calls_otherwise(monkeypatch: pytest.Mo
 
 
 def test_each_planted_fault_is_found_by_its_seed() -> None:
-    assert "NOT FOUND" not in simulate("--planted", "known")
+    assert "NOT FOUND" not in simulate("--planted", "known", "--processes", "2")
 
 
 def test_a_failure_is_a_table_with_a_short_name_for_each_id() -> None:

@@ -31,7 +31,7 @@ PLANTED = (
         "a row is inserted without a condition",
         ("shared/store/table/writes.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
         "9.1",
-        seed=14,
+        seed=16,
     ),
     Planted(
         "the record of an Idempotency-Key is overwritten",
@@ -41,11 +41,13 @@ PLANTED = (
             '"attribute_not_exists(k) OR expires_at <= :now"',
         ),
         "4.1 or 4.2 or 4.6",
+        seed=4,
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
         ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
         "4.1 or 4.2 or 4.6",
+        seed=4,
     ),
     Planted(
         "a change does not check the version that it was read with",
@@ -92,6 +94,7 @@ PLANTED = (
             "before_text = None if old is None",
         ),
         "6.5",
+        seed=19,
     ),
     Planted(
         "an event has a new id each time it is derived",
@@ -111,13 +114,13 @@ PLANTED = (
             'batches.each_record(event, globals().setdefault("earlier", _Batch()).process,',
         ),
         "9.1",
-        seed=4,
+        seed=5,
     ),
     Planted(
         "an endpoint gets events from before its creation",
         ("functions/fan_out.py", "return existed and", "return"),
         "9.3",
-        seed=4,
+        seed=5,
     ),
     Planted(
         "filters of endpoints are ignored",
@@ -127,7 +130,7 @@ PLANTED = (
             "    return True or type in filters",
         ),
         "9.3",
-        seed=4,
+        seed=6,
     ),
     Planted(
         "a disabled endpoint's deliveries are sent",
@@ -175,7 +178,7 @@ PLANTED = (
             'tasks.due_attributes(doc["id"], clock.now(), DELIVERY_GRACE_S)',
         ),
         "0.6",
-        seed=4,
+        seed=6,
     ),
     Planted(
         "two calls to one customer at once",
@@ -219,7 +222,7 @@ PLANTED = (
         "an endpoint that is gone stays enabled",
         ("shared/webhooks/health.py", "if isinstance(step, Ended) and step.gone:", "if False:"),
         "9.14",
-        seed=4,
+        seed=14,
     ),
     Planted(
         "the index entry of an ended task is left behind",
@@ -238,7 +241,7 @@ PLANTED = (
             "    if False:",
         ),
         "4.6",
-        seed=22,
+        seed=36,
         focus="changes",
     ),
     Planted(
@@ -256,6 +259,7 @@ PLANTED = (
         "a change that failed is not given again",
         ("shared/tasks/batches.py", "                        found.failed.append(position)\n", ""),
         "9.1",
+        seed=4,
         focus="events",
     ),
     Planted(
@@ -285,6 +289,7 @@ PLANTED = (
         "a second message is taken while the agent replies",
         ("shared/conversations/commands.py", '    if "turn" in record.row:', "    if False:"),
         "8.6",
+        seed=3,
         focus="messages",
     ),
     Planted(
@@ -354,6 +359,7 @@ PLANTED = (
             "    if False:",
         ),
         "0.3",
+        seed=3,
     ),
     Planted(
         "a key is valid after its end",
@@ -393,7 +399,7 @@ PLANTED = (
             "else None",
         ),
         "11.16",
-        seed=4,
+        seed=24,
         focus="opt_outs",
     ),
     Planted(
@@ -424,13 +430,14 @@ PLANTED = (
             "    return ()",
         ),
         "8.16",
+        seed=3,
         focus="slots",
     ),
     Planted(
         "a conversation that somebody has taken is taken by another",
         ("shared/conversations/commands.py", "    if owner is not None:", "    if False:"),
         "desk",
-        seed=4,
+        seed=6,
         focus="desk",
     ),
     Planted(
@@ -525,6 +532,7 @@ PLANTED = (
             'for kind in ("webhook_endpoints",):',
         ),
         "canary",
+        seed=6,
         focus="canary",
     ),
     Planted(
@@ -560,7 +568,7 @@ PLANTED = (
         "after its own failure the agent replies no more",
         ("shared/conversations/resource.py", 'handoff["reason"] != HandoffReason.AGENT_FAILED', "True"),
         "8.12",
-        seed=2,
+        seed=4,
         focus="model",
     ),
     Planted(
@@ -583,7 +591,7 @@ PLANTED = (
         "a conversation is not released",
         ("shared/conversations/commands.py", "    if taken_by(record) is None:", "    if True:"),
         "desk",
-        seed=6,
+        seed=29,
         focus="desk",
     ),
     Planted(
@@ -612,7 +620,7 @@ PLANTED = (
         "the agent has the appointments of other customers",
         ("shared/conversations/replies.py", 'filters={"customer_id": (customer_id,)},', "filters={},"),
         "8.11",
-        seed=9,
+        seed=11,
         focus="agent",
     ),
     Planted(
@@ -667,6 +675,7 @@ PLANTED = (
             'for line in batch["logEvents"][:1]:',
         ),
         "log",
+        seed=6,
         focus="log",
     ),
     Planted(
@@ -677,14 +686,14 @@ PLANTED = (
             "    return False",
         ),
         "7.8",
-        seed=3,
+        seed=14,
         focus="consents",
     ),
     Planted(
         "the tries to send a request are not counted",
         ("shared/calls/consent/consent_requests.py", "    tries = consent.ask_tries + 1", "    tries = 1"),
         "7.8",
-        seed=140,
+        seed=173,
         focus="consents",
     ),
     Planted(
@@ -706,7 +715,7 @@ PLANTED = (
             "    return False",
         ),
         "7.9",
-        seed=146,
+        seed=168,
         focus="consents",
     ),
     Planted(
@@ -720,7 +729,7 @@ PLANTED = (
         "a form that is sent twice has two effects",
         ("functions/admin/visits.py", "table.Put(row, is_record=True)", 'table.Put(row, condition="")'),
         "pages",
-        seed=3,
+        seed=4,
         focus="pages",
     ),
     Planted(
@@ -748,7 +757,7 @@ PLANTED = (
         "a form replaces what somebody else has changed meanwhile",
         ("functions/admin/forms.py", "    if lost:\n        raise", "    if False:\n        raise"),
         "pages",
-        seed=134,
+        seed=172,
         focus="pages",
     ),
     Planted(
