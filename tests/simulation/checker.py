@@ -11,10 +11,10 @@ import hashlib
 import hmac
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
@@ -31,6 +31,8 @@ from tests.simulation.receivers import UNSEEN, Got, Receiver
 from tests.simulation.scheduler import MICROSECONDS
 from tests.simulation.world import START, World
 
+T = TypeVar("T")
+U = TypeVar("U")
 OFF_S = 0.7
 """Seconds by which the clocks of two hosts may differ."""
 IN_FLIGHT_S = 90
@@ -1215,20 +1217,16 @@ def _audit_log_breaches(shown: Shown, id: str, receiver: Receiver) -> Iterator[s
 
 def _unrecorded_attempts(event_id: str, id: str, deliveries: Sequence[Any], posts: Sequence[Got]) -> Iterator[str]:
     attempts = [attempt for delivery in deliveries for attempt in delivery["attempts"]]
-    unrecorded = list(posts)
-    for attempt in attempts:
-        if attempt["error_code"] in UNSEEN:
-            continue
-        at = _seconds(attempt["at"])
-        same = [post for post in unrecorded if post.status == attempt["response_status_code"]]
-        match = min(same, key=lambda post: abs(post.at - at), default=None)
-        if match is None or abs(match.at - at) > OFF_S:
-            yield f"9.1: an attempt of {event_id} at {attempt['at']} is recorded, and {id} got none"
-        else:
-            unrecorded.remove(match)
-    for post in unrecorded:
-        if not post.cut_off:
-            yield f"9.1: {id} got {event_id} at {post.at:.3f}, and no attempt of that time is recorded"
+    seen = [attempt for attempt in attempts if attempt["error_code"] not in UNSEEN]
+
+    def is_same(attempt: Any, post: Got) -> bool:
+        return post.status == attempt["response_status_code"] and abs(post.at - _seconds(attempt["at"])) <= OFF_S
+
+    for attempt in _left_over(seen, posts, is_same):
+        yield f"9.1: an attempt of {event_id} at {attempt['at']} is recorded, and {id} got none"
+    unrecorded = _left_over(posts, seen, lambda post, attempt: is_same(attempt, post))
+    for post in _left_over([post for post in posts if not post.cut_off], seen, lambda one, other: is_same(other, one)):
+        yield f"9.1: {id} got {event_id} at {post.at:.3f}, and no attempt of that time is recorded"
     ends = [_seconds(each["completed_at"]) for each in deliveries if each["completed_at"]]
     if (
         ends
@@ -1236,6 +1234,22 @@ def _unrecorded_attempts(event_id: str, id: str, deliveries: Sequence[Any], post
         and any(post.at > max(ends) + IN_FLIGHT_S and not post.by.was_frozen for post in unrecorded)
     ):
         yield f"9.8: {event_id} was sent to {id} after its deliveries had ended"
+
+
+def _left_over(ones: Sequence[T], others: Sequence[U], fits: Callable[[T, U], bool]) -> list[T]:
+    """Those that remain if as many as possible get another one that fits, and no two get the same."""
+    taken: dict[int, T] = {}
+
+    def place(one: T, tried: set[int]) -> bool:
+        for number, other in enumerate(others):
+            if number not in tried and fits(one, other):
+                tried.add(number)
+                if number not in taken or place(taken[number], tried):
+                    taken[number] = one
+                    return True
+        return False
+
+    return [one for one in ones if not place(one, set())]
 
 
 def _is_success(status: int | None) -> bool:
