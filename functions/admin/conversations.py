@@ -140,7 +140,8 @@ def take(visit: InProject) -> Response:
         if error.status == 404:
             raise
         return _thread(visit, error)
-    return visit.redirect(visit.path(SECTION, f"{id}?notice={'taken' if conversation['handoff'] else 'nobody_waits'}"))
+    notice = "taken" if conversation["handoff"] else "nobody_waits"
+    return visit.redirect(visit.path(SECTION, f"{id}?notice={notice}"))
 
 
 def release(visit: InProject) -> Response:
