@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, client_error
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Host
@@ -101,7 +101,7 @@ class Carrier:
         from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
         timeout, lost = ReadTimeoutError(endpoint_url=""), EndpointConnectionError(endpoint_url="")
-        return self._random.choice((timeout, lost, _error("InternalServiceException", 500, "")))
+        return self._random.choice((timeout, lost, client_error("InternalServiceException", 500, "")))
 
     def _run(self, contact: Contact) -> None:
         self._tell(contact, "INITIATED")
@@ -180,7 +180,7 @@ class _Connect:
         self._exchange()
         if self._world.strikes(Fault.CARRIER_FULL):
             self._world.note("the carrier has no capacity", request["ClientToken"])
-            raise _error("LimitExceededException", 429, "StartOutboundVoiceContact")
+            raise client_error("LimitExceededException", 429, "StartOutboundVoiceContact")
         contact = self._carrier.place(request["ClientToken"], request["Attributes"])
         self._exchange()
         return {"ContactId": contact.id}
@@ -212,21 +212,12 @@ class _Connect:
 
     def _exchange(self) -> None:
         """Half of a request to the carrier."""
-        self._world.kill_if_over()
-        if self._world.strikes(Fault.KILLED):
-            self._world.kill()
+        self._world.begin_call()
         self._world.scheduler.sleep(0.05)
         if self._world.strikes(Fault.CARRIER_BUSY):
             self._world.note("the carrier does not respond")
             self._world.scheduler.sleep(3)
             raise self._carrier.failure()
-
-
-def _error(code: str, status: int, operation: str) -> Exception:
-    from botocore.exceptions import ClientError
-
-    error: Any = {"Error": {"Code": code, "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(error, operation)
 
 
 def _lex_event(contact: Contact, text: str) -> dict[str, Any]:

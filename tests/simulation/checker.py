@@ -1031,7 +1031,7 @@ def _erasures(world: World, load: Load, shown: Shown) -> Iterator[str]:
     A replay keeps the ids of the events that it has sent, which say nothing of a person.
     """
     ids, personal = {id for id in shown.erased if not id.startswith("evt_")}, _personal(load, shown)
-    mine = f"P#{shown.scope.project}#{'live' if shown.scope.livemode else 'test'}#"
+    mine = f"P#{shown.scope.name.replace('/', '#')}#"
     for erasure in load.erasures:
         if erasure.scope is shown.scope and erasure.ended is None:
             yield f"erasure: that of {erasure.customer} does not end"
@@ -1219,13 +1219,13 @@ def _unrecorded_attempts(event_id: str, id: str, deliveries: Sequence[Any], post
     attempts = [attempt for delivery in deliveries for attempt in delivery["attempts"]]
     seen = [attempt for attempt in attempts if attempt["error_code"] not in UNSEEN]
 
-    def is_same(attempt: Any, post: Got) -> bool:
+    def is_of(post: Got, attempt: Any) -> bool:
         return post.status == attempt["response_status_code"] and abs(post.at - _seconds(attempt["at"])) <= OFF_S
 
-    for attempt in _left_over(seen, posts, is_same):
+    for attempt in _left_over(seen, posts, lambda attempt, post: is_of(post, attempt)):
         yield f"9.1: an attempt of {event_id} at {attempt['at']} is recorded, and {id} got none"
-    unrecorded = _left_over(posts, seen, lambda post, attempt: is_same(attempt, post))
-    for post in _left_over([post for post in posts if not post.cut_off], seen, lambda one, other: is_same(other, one)):
+    unrecorded = _left_over(posts, seen, is_of)
+    for post in _left_over([post for post in posts if not post.cut_off], seen, is_of):
         yield f"9.1: {id} got {event_id} at {post.at:.3f}, and no attempt of that time is recorded"
     ends = [_seconds(each["completed_at"]) for each in deliveries if each["completed_at"]]
     if (

@@ -102,7 +102,7 @@ class Person:
         self._random = random.Random(f"{seed}/person/{number}")
         self._scope, self._world, self._load = scope, world, load
         self._role, self._who = PEOPLE[number], f"person{number}@example.com"
-        self._base = f"/admin/projects/{scope.project}/{'live' if scope.livemode else 'test'}"
+        self._base = f"/admin/projects/{scope.name}"
         self._token = ""
         self._forms = 0
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Fault(StrEnum):
@@ -103,6 +104,14 @@ RATES = {
     Fault.MESSENGER_FAILED: 0.8,
 }
 """The highest rate of each kind: of the calls, messages, batches, runs, hosts or receivers that it can concern."""
+
+
+def client_error(code: str, status: int, operation: str) -> Exception:
+    """What boto3 raises for a response with this error code of AWS."""
+    from botocore.exceptions import ClientError
+
+    error: Any = {"Error": {"Code": code, "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(error, operation)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, client_error
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Host
@@ -85,14 +85,13 @@ class Messenger:
 
     def failure(self, *, may_be_done: bool) -> Exception:
         """What a request without a response raises, or one that is refused."""
-        from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+        from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
         if self._random.random() < 0.5:
             return self._random.choice((ReadTimeoutError, EndpointConnectionError))(endpoint_url="")
         refusals = (("ThrottlingException", 429), ("ValidationException", 400))
         code, status = self._random.choice((("InternalServiceException", 500), *(() if may_be_done else refusals)))
-        error: Any = {"Error": {"Code": code, "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": status}}
-        return ClientError(error, "SendWhatsAppMessage")
+        return client_error(code, status, "SendWhatsAppMessage")
 
     def _answer(self, asked: Asked, id: str) -> None:
         chosen = self._random.choice(("failed", "silent", "accepts", "accepts", "accepts", "refuses", "both"))
@@ -188,9 +187,7 @@ class _SocialMessaging:
 
     def _exchange(self, *, may_be_done: bool = False) -> None:
         """Half of a request."""
-        self._world.kill_if_over()
-        if self._world.strikes(Fault.KILLED):
-            self._world.kill()
+        self._world.begin_call()
         self._world.scheduler.sleep(0.05)
         if self._world.strikes(Fault.MESSENGER_FAILED):
             self._world.note("the messenger fails")

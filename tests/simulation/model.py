@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, client_error
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Host
@@ -98,9 +98,7 @@ class _Client:
         world, context = self._world, dict[str, Any]()
         # Botocore passes the context of each request through this.
         self._bedrock._limit_time(context)
-        world.kill_if_over()
-        if world.strikes(Fault.KILLED):
-            world.kill()
+        world.begin_call()
         if world.strikes(Fault.MODEL_SLOW):
             world.note("the model does not respond")
             world.scheduler.sleep(context["read_timeout"])
@@ -118,7 +116,7 @@ class _Client:
         }
 
     def _fail(self, kind: str) -> NoReturn:
-        from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+        from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
         if kind == "timeout":
             raise ReadTimeoutError(endpoint_url="")
@@ -130,8 +128,7 @@ class _Client:
             "unavailable": "ServiceUnavailableException",
             "invalid": "ValidationException",
         }
-        error: Any = {"Error": {"Code": codes[kind], "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": 400}}
-        raise ClientError(error, "Converse")
+        raise client_error(codes[kind], 400, "Converse")
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

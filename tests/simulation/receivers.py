@@ -133,9 +133,7 @@ class Receivers:
         """Send a POST to the receiver of this URL."""
         world, rules = self._world, host.module("shared.webhooks.deliveries.resource")
         receives = world.canary.receive if url.startswith(BASE_URL) else self._receive
-        world.kill_if_over()
-        if world.strikes(Fault.KILLED):
-            world.kill()
+        world.begin_call()
         started = world.now
         status, failure = receives(url, headers, body)
         error = None if failure is None else rules.DeliveryError(failure)

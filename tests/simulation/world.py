@@ -33,7 +33,7 @@ from tests.simulation import hosts as hosts_module
 from tests.simulation.canary import Canary
 from tests.simulation.carrier import Carrier
 from tests.simulation.deployment import Deployment
-from tests.simulation.faults import Fault, Faults
+from tests.simulation.faults import Fault, Faults, client_error
 from tests.simulation.hosts import Host
 from tests.simulation.messenger import Messenger
 from tests.simulation.model import Model
@@ -452,7 +452,7 @@ class World:
         connections = host.module("shared.aws.connections")
         self.calls[call.operation] += 1
         signed_at = self.now
-        self.kill_if_over()
+        self._kill_if_over()
         strikes = self.strikes
         if self.faults.strikes(Fault.CLOCK_STEPPED):
             self._off[host.name] = self._draw_off(Fault.CLOCK_STEPPED)
@@ -484,7 +484,13 @@ class World:
         self.scheduler.sleep(self._latency())
         return connections.HttpResponse(status, {}, json.dumps(body).encode())
 
-    def kill_if_over(self) -> None:
+    def begin_call(self) -> None:
+        """What every call of another system begins with: the invocation is killed if it is over, or by a fault."""
+        self._kill_if_over()
+        if self.strikes(Fault.KILLED):
+            self.kill()
+
+    def _kill_if_over(self) -> None:
         """Kill the invocation if its time was over while it stood still: Lambda has ended it, so it calls nobody."""
         invocation = self.invocation()
         if invocation.was_frozen and invocation.ended is not None and invocation.ended.error == "timeout":
@@ -777,18 +783,12 @@ class World:
     def boto(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """A call of S3."""
         self.calls[operation] += 1
-        self.kill_if_over()
+        self._kill_if_over()
         if self.strikes(Fault.KILLED):
             self._kill_around(partial(self._call_s3, operation, parameters), operation)
         self.scheduler.sleep(self._latency())
         if self.strikes(Fault.BROKEN):
-            from botocore.exceptions import ClientError
-
-            error: Any = {
-                "Error": {"Code": "InternalError", "Message": ""},
-                "ResponseMetadata": {"HTTPStatusCode": 500},
-            }
-            raise ClientError(error, operation)
+            raise client_error("InternalError", 500, operation)
         found = self._call_s3(operation, parameters)
         self.note(operation, parameters.get("Key", ""))
         if self.strikes(Fault.LOST_AFTER):
