@@ -263,7 +263,9 @@ def test_a_refusal_that_is_told_later_ends_a_permission_of_the_same_second(
     stopped_clock.forward(0.6)
     whom, id = request_consent(stage)
     remind(stage, whom.scope, ANYBODY)
-    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
+    consent = session_of(stage, id)["consent"]
+    assert consent["status"] == ConsentStatus.GRANTED
+    assert consent["requested_at"] <= consent["responded_at"]
     answer_request(stage, ANYBODY, False, stopped_clock.now)
     dial(stage, stopped_clock, whom.scope, id)
     assert status_and_reason(stage, id) == ("failed", "consent_revoked")

@@ -47,6 +47,8 @@ TAKES_EFFECT_S = 3600
 """Seconds after which what WhatsApp told has surely had its effect."""
 DIALED_S = 1800
 """Seconds within which a call is dialed to whom agrees, if nothing goes wrong. Others may be under way."""
+CONSENT_S = 7 * 86_400
+"""Seconds after which a request for consent expires."""
 MOST_ASKED = 3
 """How often a request for consent is sent that may not have been sent."""
 SLOT_S = 121
@@ -595,13 +597,24 @@ def _consent(session: Any, decisions: Sequence[Decision]) -> Iterator[str]:
         yield f"7.9: {id} has expired before {consent['expires_at']}"
     if reason == "consent_expired" and any(each.told + TAKES_EFFECT_S < expires_at for each in answers):
         yield f"7.9: {id} has expired, although {session['to']} has answered"
-    if session["dialed_at"]:
-        at = _seconds(session["dialed_at"])
-        # A permission that WhatsApp itself has confirmed is trusted for a day.
-        holding = [each for each in decisions if each.accepts and each.at <= at + 1 and each.until + 86_400 > at]
-        refusals = [each.at for each in decisions if not each.accepts and each.told + TAKES_EFFECT_S < at]
-        if not any(each.at > max(refusals, default=0) for each in holding):
-            yield f"7.9: {id} was dialed at {session['dialed_at']}, and {session['to']} has not agreed"
+    if consent["expires_at"] and not abs(expires_at - asked_at - CONSENT_S) < OFF_S:
+        yield f"7.9: the request of {id} expires after {expires_at - asked_at:.0f} s, not {CONSENT_S}"
+    if consent["status"] == "granted":
+        since = max(_seconds(session["created_at"]), _seconds(consent["responded_at"]))
+        if _seconds(consent["responded_at"]) < asked_at - 1:
+            yield f"7.8: {id} has an answer of {consent['responded_at']} to a request of {consent['requested_at']}"
+        if not _has_agreed(decisions, since):
+            yield f"7.8: the consent of {id} is granted, and {session['to']} has not agreed"
+    if session["dialed_at"] and not _has_agreed(decisions, _seconds(session["dialed_at"])):
+        yield f"7.9: {id} was dialed at {session['dialed_at']}, and {session['to']} has not agreed"
+
+
+def _has_agreed(decisions: Sequence[Decision], at: float) -> bool:
+    """Whether a person had agreed at a time, and had not withdrawn it long before."""
+    # A permission that WhatsApp itself has confirmed is trusted for a day.
+    holding = [each for each in decisions if each.accepts and each.at <= at + 1 and each.until + 86_400 > at]
+    refusals = [each.at for each in decisions if not each.accepts and each.told + TAKES_EFFECT_S < at]
+    return any(each.at > max(refusals, default=0) for each in holding)
 
 
 def _end_of_consent(world: World, session: Any, decisions: Sequence[Decision]) -> Iterator[str]:
@@ -986,9 +999,10 @@ def _forms(world: World, load: Load, shown: Shown) -> Iterator[str]:
     if not mine:
         return
     entries = Counter(world.operate("admin", read).result)
+    taken = {(each.who, "conversation.taken", each.conversation) for each in load.takings if each.takes and each.done}
     for key in {(form.who, form.action, form.target) for form in mine if form.target is not None}:
         same = [form for form in mine if (form.who, form.action, form.target) == key]
-        least = sum(form.is_done for form in same) if key[1] in MARKED else 0
+        least = sum(form.is_done for form in same) if key[1] in MARKED else int(key in taken)
         # Whoever takes or releases a conversation again may do so after somebody else has.
         most = sum(len(form.statuses) if form.is_repeatable else 1 for form in same if not form.is_refused)
         if not least <= entries[key] <= most:
@@ -1038,10 +1052,13 @@ def _erasures(world: World, load: Load, shown: Shown) -> Iterator[str]:
     for (pk, sk), item in world.table.items.items():
         # Long documents are compressed.
         text = f"{pk} {sk} {' '.join(map(str, decode(item).values()))}"
-        left = sorted(one for one in (ids | personal if mine in f"{pk} {sk}" else ids) if one in text)
+        looked_for = ids | personal if mine in f"{pk} {sk}" else ids
+        if pk == f"P#{shown.scope.project}#audit":
+            looked_for = personal
+        left = sorted(one for one in looked_for if one in text)
         # DynamoDB deletes expired rows in its own time.
         expired = float(item.get("expires_at", {}).get("N", "inf")) <= world.now
-        if left and not expired and not any(kept in pk for kept in ("#idempotency", "#erasure", "#audit")):
+        if left and not expired and "#idempotency" not in pk and "#erasure" not in pk:
             yield f"erasure: {pk} {sk} has {left[0]}"
     ended = [each.ended for each in load.erasures if each.scope is shown.scope and each.ended is not None]
     for contact in world.carrier.contacts:

@@ -83,6 +83,12 @@ class Messenger:
             return "no_permission"
         return "temporary" if latest.until < float("inf") else "permanent"
 
+    def withdraw_perhaps(self, phone: str) -> None:
+        """Let a person withdraw a permission within a second, who may have been asked for it long ago."""
+        if self._random.random() < 0.3:
+            number = len(self.decisions)
+            self._begin(f"withdrawal {number}", partial(self._withdraw, phone, f"wamid.withdrawal{number}"))
+
     def failure(self, *, may_be_done: bool) -> Exception:
         """What a request without a response raises, or one that is refused."""
         from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
@@ -105,19 +111,23 @@ class Messenger:
         # Nobody answers sooner than after a second, and some after the request has expired.
         seconds = self._random.choice((5, 60, 3600, 8 * DAY_S if self._random.random() < 0.1 else DAY_S))
         self.world.scheduler.sleep(1 + seconds * self._random.random())
-        self._decide(asked, id, accepts=chosen != "refuses")
+        self._decide(asked.phone, id, accepts=chosen != "refuses")
         if chosen == "both":
             self.world.scheduler.sleep(self._random.choice((0, 1, 100, DAY_S)) * self._random.random())
-            self._decide(asked, id, accepts=False)
+            self._decide(asked.phone, id, accepts=False)
 
-    def _decide(self, asked: Asked, id: str, *, accepts: bool) -> None:
-        decision = Decision(asked.phone, accepts, int(self.world.now))
+    def _withdraw(self, phone: str, id: str) -> None:
+        self.world.scheduler.sleep(self._random.random())
+        self._decide(phone, id, accepts=False)
+
+    def _decide(self, phone: str, id: str, *, accepts: bool) -> None:
+        decision = Decision(phone, accepts, int(self.world.now))
         ends = not self.by_phone and accepts and self._random.random() < 0.5
         if ends:
             decision.until = decision.at + 7 * DAY_S
         self.decisions.append(decision)
-        self.world.note("decides", asked.phone, accepts)
-        message: dict[str, Any] = {"from": asked.phone.removeprefix("+"), "timestamp": str(decision.at)}
+        self.world.note("decides", phone, accepts)
+        message: dict[str, Any] = {"from": phone.removeprefix("+"), "timestamp": str(decision.at)}
         message |= {"id": f"{id}.{len(self.decisions)}"} | (
             {"context": {"id": id}} if self._random.random() < 0.8 else {}
         )
@@ -181,9 +191,12 @@ class _SocialMessaging:
         return {"messageId": id}
 
     def get_whatsapp_call_permission(self, **request: Any) -> dict[str, Any]:
-        """Whether a phone may be called."""
+        """Whether a phone may be called. Some people withdraw that at this moment."""
         self._exchange()
-        return {"permission": {"status": self._messenger.permission(request["destinationPhoneNumber"])}}
+        status = self._messenger.permission(request["destinationPhoneNumber"])
+        if status != "no_permission":
+            self._messenger.withdraw_perhaps(request["destinationPhoneNumber"])
+        return {"permission": {"status": status}}
 
     def _exchange(self, *, may_be_done: bool = False) -> None:
         """Half of a request."""

@@ -711,11 +711,11 @@ PLANTED = (
         "an older answer replaces a newer one",
         (
             "shared/calls/consent/consents.py",
-            "    return stored > at or (stored == at and status != ConsentStatus.DECLINED)",
+            "    return at <= clock.parse(since)",
             "    return False",
         ),
         "7.9",
-        seed=168,
+        seed=30,
         focus="consents",
     ),
     Planted(
@@ -814,6 +814,42 @@ PLANTED = (
         ),
         "pages",
         seed=3,
+        focus="pages",
+    ),
+    Planted(
+        "a refusal within the second of a confirmed permission is dropped",
+        (
+            "shared/calls/consent/consents.py",
+            "    if consent.is_pending or status == ConsentStatus.DECLINED:",
+            "    if consent.is_pending:",
+        ),
+        "7.8 or 7.9",
+        seed=102,
+        focus="consents",
+    ),
+    Planted(
+        "the page says that a conversation was taken in which nobody waits",
+        ("functions/admin/conversations.py", """"taken" if conversation["handoff"] else "nobody_waits\"""", '"taken"'),
+        "desk or pages",
+        seed=13,
+        focus="pages",
+    ),
+    Planted(
+        "a request for consent expires after two days",
+        ("shared/calls/consent/consents.py", "LASTS_S = 7 * clock.DAY", "LASTS_S = 2 * clock.DAY"),
+        "7.9",
+        seed=3,
+        focus="consents",
+    ),
+    Planted(
+        "an entry of the audit trail has a phone",
+        (
+            "functions/admin/customers.py",
+            """visit.entry("customer.created", new["id"])""",
+            """visit.entry("customer.created", new["id"], after={"phone": new["phone"]})""",
+        ),
+        "erasure",
+        seed=22,
         focus="pages",
     ),
 )

@@ -120,9 +120,12 @@ class Runner:
             outcome = history.run(plan, self._hosts, self._sqs)
         except BaseException:
             outcome = Outcome([f"the simulation failed: {traceback.format_exc()}"])
-        with os.fdopen(write, "wb") as stream:
-            pickle.dump(outcome, stream)
-        os._exit(0)
+        try:
+            with os.fdopen(write, "wb") as stream:
+                pickle.dump(outcome, stream)
+        finally:
+            # If the parent is gone, this process must not go on in its place.
+            os._exit(0)
 
 
 @functools.cache
@@ -145,19 +148,30 @@ def main(arguments: Sequence[str]) -> int:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Runs histories from seeds.")
     parser.add_argument(
-        "--seeds", type=int, help="how many: 1000 by default, or 2000 in which planted faults are found"
+        "--seeds", type=_positive, help="how many: 1000 by default, or 2000 in which planted faults are found"
     )
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--faults", help="the only kinds of faults, with commas; `none` for none")
     parser.add_argument("--planted", help="the name of a planted fault, `all`, or `known` for all, each from its seed")
-    parser.add_argument("--clients", type=int)
-    parser.add_argument("--steps", type=int)
+    parser.add_argument("--clients", type=_positive)
+    parser.add_argument("--steps", type=_positive)
     parser.add_argument("--most-faults", type=int)
     parser.add_argument("--focus", choices=FOCUSES, help="what the histories are about")
     parser.add_argument("--no-deployment", action="store_true", help="only the present release")
     parser.add_argument("--history", type=Path, help="a file for the whole history of a failure, or of one seed")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    return parser.parse_args(arguments)
+    parser.add_argument("--processes", type=_positive, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    unknown = {*(options.faults or "").split(",")} - {*Fault, "none", ""}
+    if unknown:
+        parser.error(f"there is no kind of fault named {', '.join(sorted(unknown))}; there are {', '.join(Fault)}")
+    return options
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("it must be at least 1")
+    return number
 
 
 def _plans(options: argparse.Namespace, first: int, count: int, focus: str | None = None) -> Iterator[Plan]:
@@ -221,10 +235,13 @@ def _find_planted(options: argparse.Namespace) -> int:
     """Look for planted faults, as many at once as there are processors. Returns 0 if each is found."""
     is_known = options.planted == "known"
     chosen = [each for each in PLANTED if is_known or options.planted in ("all", each.name)]
+    if not chosen:
+        print(f"there is no planted fault named {options.planted}", file=sys.stderr)
+        return 2
     at_once = min(options.processes, len(chosen))
     # Once for all of them: each fault has a process of its own.
     _previous_hosts()
-    running, statuses = set[int](), [0 if chosen else 2]
+    running, are_found = set[int](), True
     while chosen or running:
         if chosen and len(running) < at_once:
             each = chosen.pop(0)
@@ -234,8 +251,8 @@ def _find_planted(options: argparse.Namespace) -> int:
         else:
             pid, status = os.wait()
             running.remove(pid)
-            statuses.append(os.waitstatus_to_exitcode(status))
-    return max(statuses)
+            are_found = are_found and status == 0
+    return 0 if are_found else 1
 
 
 def _start_to_find(planted: Planted, plans: Iterable[Plan], processes: int) -> int:

@@ -51,13 +51,10 @@ class Sent:
 
 @dataclass(frozen=True)
 class Permitted:
-    """The customer has permitted calls in another way. Nothing was sent.
-
-    `at` is when WhatsApp was asked, in whole seconds like the times that WhatsApp tells: a refusal of the same second
-    holds, although it is told later.
-    """
+    """The customer has permitted calls in another way. Nothing was sent."""
 
     at: clock.Instant
+    """When WhatsApp was asked. A later refusal holds, although it is told later."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,7 @@ def _send(consent: Consent) -> SendResult:
             raise whatsapp.CannotAsk("WhatsApp did not respond to any of the tries")
         messenger, now = adapters.messenger(), clock.now()
         if messenger.is_permitted(consent.phone):
-            return Permitted(now - now % clock.SECOND)
+            return Permitted(now)
         business = agent_settings.read(consent.scope).business
         return Sent(messenger.ask(consent.phone, business, consent.reference))
     except Busy as busy:

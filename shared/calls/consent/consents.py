@@ -264,15 +264,16 @@ def with_answer(
 
 
 def is_outdated(consent: Consent, status: ConsentStatus, at: clock.Instant) -> bool:
-    """Whether an answer is older than the stored one. Of two answers at the same time, the refusal wins."""
-    if consent.is_pending:
-        assert consent.doc["requested_at"] is not None, "a pending request was made"
-        # Carriers report whole seconds.
-        return at + clock.SECOND <= clock.parse(consent.doc["requested_at"])
-    if consent.doc["responded_at"] is None:
+    """Whether an answer is older than the pending request or the stored answer.
+
+    Carriers report whole seconds. Of two answers in the same second, the refusal wins.
+    """
+    since = consent.doc["requested_at"] if consent.is_pending else consent.doc["responded_at"]
+    if since is None:
         return False
-    stored = clock.parse(consent.doc["responded_at"])
-    return stored > at or (stored == at and status != ConsentStatus.DECLINED)
+    if consent.is_pending or status == ConsentStatus.DECLINED:
+        return at + clock.SECOND <= clock.parse(since)
+    return at <= clock.parse(since)
 
 
 def save(consent: Consent, doc: ConsentDocument, internal: table.Attributes | None = None) -> table.Update:
