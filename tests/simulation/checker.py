@@ -1025,11 +1025,13 @@ def _erased(load: Load, scope: Scope) -> set[str]:
                     found.add(one["id"])
             if (result.get("conversation") or {}).get("id") in found:
                 found |= {result["id"], *([result["reply"]["id"]] if result["reply"] else [])}
-    for receiver in load.endpoints.values():
-        for post in receiver.log:
-            one = post.event["data"]["object"]
-            if one["id"] in found or one.get("customer_id") in found:
-                found |= {one["id"], post.event["id"]}
+    events = [post.event for receiver in load.endpoints.values() for post in receiver.log]
+    # A message of the desk names its conversation alone, which may have come later.
+    for owner in ("customer_id", "conversation_id"):
+        for event in events:
+            one = event["data"]["object"]
+            if one["id"] in found or one.get(owner) in found:
+                found |= {one["id"], event["id"]}
     return found
 
 
