@@ -7,7 +7,7 @@ names the call (`active_session`) from its request to its end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -101,25 +101,37 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         dial_at=transitions.next_dial_time(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
-    writes: list[table.Write] = [_set_active_session(scope, customer, session)]
-    if appointment is not None:
-        about = apply_changes(appointment.doc, {"session_id": session["id"]})
-        writes.append(APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1}))
+    links = _link_session(scope, session, customer, appointment)
+    # If the number may not be called, the customer is not asked either.
+    consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and allowed else None
+    if consent is None:
+        call = _await_dialing(scope, session, options)
+    elif consent.is_granted:
+        call = _await_dialing(scope, {**session, "consent": consent.public}, options)
+    else:
+        call = _await_consent(scope, session, consent, options)
+    return Change(call.doc, [*links, *call.writes], call.after_commit)
+
+
+def _await_dialing(scope: Scope, session: Session, options: CallCreate) -> Change[Session]:
+    """A new call that is dialed at its time, with the wake-up for that."""
     due_at = transitions.dialing_due_at(scope, session)
     due = transitions.dial_attributes(session["id"], due_at)
-    after_commit: Callable[[], None] | None = partial(_wake_dial, scope, session["id"], due_at)
-    # If the number may not be called, the customer is not asked either.
-    if channel == Channel.WHATSAPP and allowed:
-        consent = consents.find(scope, phone)
-        if not consent.is_granted:
-            write = _request_consent(consent, session["id"])
-            writes.append(write)
-            is_new, consent = not consent.is_pending, consents.after_write(consent, write)
-            after_commit = partial(_start_machine, consent) if is_new else None
-            session["dial_at"], due = None, {}
-        session["consent"] = consent.public
-    writes.append(SESSIONS.insert(scope, session, instructions=options.instructions, **due))
-    return Change(session, writes, after_commit)
+    insert = SESSIONS.insert(scope, session, instructions=options.instructions, **due)
+    return Change(session, [insert], partial(_wake_dial, scope, session["id"], due_at))
+
+
+def _await_consent(scope: Scope, session: Session, consent: Consent, options: CallCreate) -> Change[Session]:
+    """A new call that begins the request for its phone's consent, or joins the one under way. Raises ApiError."""
+    if consent.is_pending:
+        write = consents.save(consent, consents.with_session(consent, session["id"]))
+    else:
+        internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
+        write = consents.save(consent, consents.with_request(consent, session["id"]), internal)
+    pending = consents.after_write(consent, write)
+    waiting: Session = {**session, "dial_at": None, "consent": pending.public}
+    insert = SESSIONS.insert(scope, waiting, instructions=options.instructions)
+    return Change(waiting, [write, insert], None if consent.is_pending else partial(_start_machine, pending))
 
 
 def new(
@@ -294,23 +306,21 @@ def _must_have_room(scope: Scope, to: str, rows: table.Rows) -> bool:
     return allowed.allows(to)
 
 
-def _set_active_session(scope: Scope, customer: CustomerRecord, session: Session) -> table.Update:
-    """The write that makes this call the only one of the customer."""
-    return table.Update(
+def _link_session(
+    scope: Scope, session: Session, customer: CustomerRecord, appointment: AppointmentRecord | None
+) -> list[table.Write]:
+    """The writes that make this call the only one of the customer, and the latest one about the appointment."""
+    active = table.Update(
         scope.pk(CUSTOMERS.kind),
         customer.doc["id"],
         set={"active_session": session["id"]},
         condition="v = :v AND attribute_not_exists(active_session)",
         values={":v": customer.version},
     )
-
-
-def _request_consent(consent: Consent, session_id: str) -> table.Update:
-    """The write by which a call begins or joins the request for its phone's consent. Raises ApiError."""
-    if consent.is_pending:
-        return consents.save(consent, consents.with_session(consent, session_id))
-    internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
-    return consents.save(consent, consents.with_request(consent, session_id), internal)
+    if appointment is None:
+        return [active]
+    about = apply_changes(appointment.doc, {"session_id": session["id"]})
+    return [active, APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1})]
 
 
 def _wake_dial(scope: Scope, session_id: str, at: clock.Instant) -> None:
