@@ -27,20 +27,18 @@ from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import (
     DELIVERY_GRACE_S,
     Attempt,
-    AttemptOutcome,
     Delivery,
     DeliveryError,
     DeliveryRow,
     DeliveryStatus,
     DeliveryTrigger,
-    Ended,
     Phase,
-    next_step,
     phase,
 )
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS
+from shared.webhooks.http_client import AttemptOutcome
 from shared.webhooks.queues import Arrival, Destination
 
 LEASE_MS = 60 * clock.SECOND
@@ -263,13 +261,13 @@ class Result:
 
 
 def _after_attempt(delivery: ClaimedDelivery, sent: SentEvent, endpoint: Snapshot | None) -> Result:
-    """The delivery after the attempt, its next step, and what the outcome changes about the endpoint.
+    """The delivery after the attempt, its retry, and what the outcome changes about the endpoint.
 
     `endpoint` is its current state: it may have been changed or deleted during the attempt.
     """
     outcome = sent.outcome
-    step = next_step(delivery.number, outcome, closed=delivery.is_closed(endpoint))
-    change = health.after_attempt(delivery.scope, endpoint, sent.url, step, outcome, sent.arrival)
+    status = status_after(delivery.number, outcome, closed=delivery.is_closed(endpoint))
+    change = health.after_attempt(delivery.scope, endpoint, sent.url, status, outcome, sent.arrival)
     now = clock.now()
     attempt: Attempt = {
         "number": delivery.number,
@@ -289,10 +287,25 @@ def _after_attempt(delivery: ClaimedDelivery, sent: SentEvent, endpoint: Snapsho
         "duration_ms": outcome.duration_ms,
         "attempts": [*delivery.doc["attempts"], attempt],
     }
-    if isinstance(step, Ended):
-        return Result(deliveries.end(doc, step.status, clock.iso(now)), change)
-    timer = Timer(now + clock.scaled_ms(step.wait_s), step.wait_s)
+    if status != DeliveryStatus.ATTEMPTING:
+        return Result(deliveries.end(doc, status, clock.iso(now)), change)
+    wait_s = limits.RETRY_SCHEDULE_S[delivery.number]
+    timer = Timer(now + clock.scaled_ms(wait_s), wait_s)
     return Result({**doc, "next_attempt_at": clock.iso(timer.at)}, change, timer)
+
+
+def status_after(number: int, outcome: AttemptOutcome, *, closed: bool = False) -> DeliveryStatus:
+    """The delivery's status after attempt `number` (from 1): `attempting` if it is retried.
+
+    `closed` if the endpoint was disabled or deleted during the attempt.
+    """
+    if outcome.error is None:
+        return DeliveryStatus.SUCCEEDED
+    if closed:
+        return DeliveryStatus.CANCELED
+    if outcome.status is not None and 400 <= outcome.status < 500 and outcome.status not in (408, 429):
+        return DeliveryStatus.FAILED
+    return DeliveryStatus.ATTEMPTING if number < len(limits.RETRY_SCHEDULE_S) else DeliveryStatus.FAILED
 
 
 def _after_lost_workers(delivery: ClaimedDelivery, endpoint: Snapshot) -> Result:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from shared.aws import services
 from shared.core import clock, threads
@@ -18,10 +19,14 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
 from shared.webhooks import queues
-from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError, DeliveryStatus, Ended, Retry
+from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus
 from shared.webhooks.endpoints import commands
 from shared.webhooks.endpoints.resource import HANGING_FROM, WEBHOOK_ENDPOINTS, DisabledReason, Snapshot, unchanged
 from shared.webhooks.queues import Arrival
+
+if TYPE_CHECKING:
+    # The admin pages and the documentation read the limits below, and do without aiohttp.
+    from shared.webhooks.http_client import AttemptOutcome
 
 FAILING_LIMIT_S = 5 * 24 * 3600
 """Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
@@ -64,28 +69,26 @@ _MEANING = {
 
 
 def after_attempt(
-    scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: AttemptOutcome, arrival: Arrival
+    scope: Scope, endpoint: Snapshot | None, url: str, status: DeliveryStatus, outcome: AttemptOutcome, arrival: Arrival
 ) -> Change[None]:
     """What an attempt at `url` changes about its endpoint, with the notice of it. Most attempts change nothing.
 
     A delivery fails only on condition that the endpoint has not changed: if it was disabled or deleted during the
     attempt, the delivery is canceled instead.
     """
-    if endpoint is None or endpoint.deleted or step == Ended(DeliveryStatus.CANCELED):
+    if endpoint is None or endpoint.deleted or status == DeliveryStatus.CANCELED:
         return Change(None)
     # The outcome at a previous URL says nothing about the current one.
     same_url = endpoint.doc["url"] == url
-    change = _mark_or_disable(scope, endpoint, step, outcome, arrival) if same_url else Change(None)
-    if not change.writes and isinstance(step, Ended) and step.status == DeliveryStatus.FAILED:
+    change = _mark_or_disable(scope, endpoint, outcome, arrival) if same_url else Change(None)
+    if not change.writes and status == DeliveryStatus.FAILED:
         return Change(None, [unchanged(scope, endpoint)])
     return change
 
 
-def _mark_or_disable(
-    scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: AttemptOutcome, arrival: Arrival
-) -> Change[None]:
+def _mark_or_disable(scope: Scope, endpoint: Snapshot, outcome: AttemptOutcome, arrival: Arrival) -> Change[None]:
     now, failing_since = clock.now(), endpoint.failing_since
-    if isinstance(step, Ended) and step.gone:
+    if outcome.status == 410:
         return _disable(scope, endpoint, DisabledReason.GONE)
     if outcome.error and failing_since is not None and now - failing_since >= clock.scaled_ms(FAILING_LIMIT_S):
         return _disable(scope, endpoint, DisabledReason.FAILING)

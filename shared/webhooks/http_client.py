@@ -40,7 +40,7 @@ from yarl import URL
 
 from shared.core import limits
 from shared.resources import fields
-from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
+from shared.webhooks.deliveries.resource import DeliveryError
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
 DEADLINE_S = float(limits.RECEIVER_S)
@@ -59,6 +59,20 @@ T = TypeVar("T")
 
 Lookup = Callable[[str], Sequence[str]]
 """From a name to its addresses, most preferred first. May block. Raises OSError for a name without addresses."""
+
+
+@dataclass(frozen=True)
+class AttemptOutcome:
+    """The outcome of an attempt: of one POST to the endpoint."""
+
+    status: int | None
+    """The HTTP status. None without a complete response head."""
+    error: DeliveryError | None
+    """None for a success (the table above has the meaning of each error)."""
+    body: str | None
+    """The start of the response body: at most 1 KiB of UTF-8 without control characters. None without a head."""
+    duration_ms: int
+    """Milliseconds from the start of the exchange to its outcome."""
 
 
 @dataclass

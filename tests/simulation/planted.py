@@ -153,9 +153,9 @@ PLANTED = (
     Planted(
         "the retry ladder is off by one",
         (
-            "shared/webhooks/deliveries/resource.py",
-            "return Retry(RETRY_SCHEDULE_S[number])",
-            "return Retry(RETRY_SCHEDULE_S[number - 1])",
+            "functions/deliver.py",
+            "RETRY_SCHEDULE_S[delivery.number]",
+            "RETRY_SCHEDULE_S[delivery.number - 1]",
         ),
         "0.6",
         seed=4,
@@ -163,9 +163,9 @@ PLANTED = (
     Planted(
         "a delivery fails after eight attempts",
         (
-            "shared/webhooks/deliveries/resource.py",
-            "if number < len(RETRY_SCHEDULE_S)",
-            "if number < len(RETRY_SCHEDULE_S) - 1",
+            "functions/deliver.py",
+            "if number < len(limits.RETRY_SCHEDULE_S)",
+            "if number < len(limits.RETRY_SCHEDULE_S) - 1",
         ),
         "0.6",
         seed=20,
@@ -220,7 +220,7 @@ PLANTED = (
     ),
     Planted(
         "an endpoint that is gone stays enabled",
-        ("shared/webhooks/health.py", "if isinstance(step, Ended) and step.gone:", "if False:"),
+        ("shared/webhooks/health.py", "if outcome.status == 410:", "if False:"),
         "9.14",
         seed=14,
     ),

@@ -131,13 +131,13 @@ class Receivers:
 
     def post(self, host: Host, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         """Send a POST to the receiver of this URL."""
-        world, rules = self._world, host.module("shared.webhooks.deliveries.resource")
+        world, client = self._world, host.module("shared.webhooks.http_client")
         receives = world.canary.receive if url.startswith(BASE_URL) else self._receive
         world.begin_call()
         started = world.now
         status, failure = receives(url, headers, body)
-        error = None if failure is None else rules.DeliveryError(failure)
-        return rules.AttemptOutcome(status, error, None if status is None else "", round((world.now - started) * 1000))
+        error = None if failure is None else client.DeliveryError(failure)
+        return client.AttemptOutcome(status, error, None if status is None else "", round((world.now - started) * 1000))
 
     def _receive(self, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int | None, str | None]:
         """The status and the error of a POST."""

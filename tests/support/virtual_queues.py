@@ -27,8 +27,9 @@ from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.tasks import batches, tasks
 from shared.webhooks import health, queues
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
+from shared.webhooks.deliveries.resource import DeliveryError
 from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.http_client import AttemptOutcome
 from shared.webhooks.queues import Arrival, Destination
 from tests.support.clocks import Clock
 from tests.support.snapshots import snapshot

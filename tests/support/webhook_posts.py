@@ -1,7 +1,6 @@
 """A request of the webhook client to a receiver."""
 
-from shared.webhooks.deliveries.resource import AttemptOutcome
-from shared.webhooks.http_client import WebhookClient
+from shared.webhooks.http_client import AttemptOutcome, WebhookClient
 
 BODY = b'{"id":"evt_1"}'
 HEADERS = {"Content-Type": "application/json", "webhook-id": "evt_1"}

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from functions.deliver import status_after
 from shared.core import limits
 from shared.webhooks.deliveries import resource
-from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError, DeliveryStatus, Ended, Phase, Retry
+from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, Phase
 from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.http_client import AttemptOutcome
 from tests.support.snapshots import snapshot
 
-# Promise 0.6: the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
-WAIT_AFTER = {1: 5, 2: 30, 3: 300, 4: 1800, 5: 7200, 6: 18000, 7: 36000, 8: 86400}
 ATTEMPTS = range(1, 10)
 TERMINAL = [status for status in range(400, 500) if status not in (408, 429)]
 RETRIED = [408, 429, *range(500, 600), *range(300, 400), 100, 199, 600, 999]
@@ -24,49 +24,47 @@ def outcome(status: int | None, error: str | None) -> AttemptOutcome:
     return AttemptOutcome(status=status, error=DeliveryError(error) if error else None, body=None, duration_ms=1)
 
 
-def step_after(number: int) -> Retry | Ended:
-    return Retry(WAIT_AFTER[number]) if number < 9 else Ended(DeliveryStatus.FAILED)
+def unless_last(number: int) -> DeliveryStatus:
+    return DeliveryStatus.ATTEMPTING if number < 9 else DeliveryStatus.FAILED
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_any_2xx_is_a_success(number: int) -> None:
     for status in range(200, 300):
-        assert resource.next_step(number, outcome(status, None)) == Ended(DeliveryStatus.SUCCEEDED)
+        assert status_after(number, outcome(status, None)) == DeliveryStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
-def test_any_other_4xx_is_terminal_at_once_and_410_says_that_the_receiver_is_gone(number: int) -> None:
+def test_any_other_4xx_is_terminal_at_once(number: int) -> None:
     for status in TERMINAL:
-        assert resource.next_step(number, outcome(status, "http_error")) == Ended(
-            DeliveryStatus.FAILED, gone=status == 410
-        )
+        assert status_after(number, outcome(status, "http_error")) == DeliveryStatus.FAILED
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
-def test_an_answer_that_may_pass_is_retried_by_the_schedule_until_the_ninth_attempt(number: int) -> None:
+def test_an_answer_that_may_pass_is_retried_until_the_ninth_attempt(number: int) -> None:
     for status in RETRIED:
         error = "redirect" if 300 <= status < 400 else "http_error"
-        assert resource.next_step(number, outcome(status, error)) == step_after(number)
+        assert status_after(number, outcome(status, error)) == unless_last(number)
 
 
 @pytest.mark.parametrize("error", NO_ANSWER)
 @pytest.mark.parametrize("number", ATTEMPTS)
-def test_no_answer_is_retried_by_the_schedule_until_the_ninth_attempt(number: int, error: str) -> None:
-    assert resource.next_step(number, outcome(None, error)) == step_after(number)
+def test_no_answer_is_retried_until_the_ninth_attempt(number: int, error: str) -> None:
+    assert status_after(number, outcome(None, error)) == unless_last(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_a_2xx_that_never_came_to_its_end_is_no_success(number: int) -> None:
-    assert resource.next_step(number, outcome(200, "timeout")) == step_after(number)
+    assert status_after(number, outcome(200, "timeout")) == unless_last(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(number: int) -> None:
-    assert resource.next_step(number, outcome(204, None), closed=True) == Ended(DeliveryStatus.SUCCEEDED)
+    assert status_after(number, outcome(204, None), closed=True) == DeliveryStatus.SUCCEEDED
     for status in (*TERMINAL, *RETRIED):
-        assert resource.next_step(number, outcome(status, "http_error"), closed=True) == Ended(DeliveryStatus.CANCELED)
+        assert status_after(number, outcome(status, "http_error"), closed=True) == DeliveryStatus.CANCELED
     for error in NO_ANSWER:
-        assert resource.next_step(number, outcome(None, error), closed=True) == Ended(DeliveryStatus.CANCELED)
+        assert status_after(number, outcome(None, error), closed=True) == DeliveryStatus.CANCELED
 
 
 OPEN, REOPENED, DELETED = snapshot(generation=2), snapshot(generation=3), snapshot(generation=3, deleted=True)
@@ -100,12 +98,13 @@ def test_a_receiver_that_never_succeeds_gets_nine_attempts_in_41_hours_and_36_mi
     waited, made = 0, 0
     for number, status in enumerate(statuses, start=1):
         made = number
-        step = resource.next_step(number, outcome(status, "http_error" if status else "timeout"))
-        if isinstance(step, Ended):
-            assert step == Ended(DeliveryStatus.FAILED)
+        after = status_after(number, outcome(status, "http_error" if status else "timeout"))
+        if after != DeliveryStatus.ATTEMPTING:
+            assert after == DeliveryStatus.FAILED
             break
-        waited += step.wait_s
+        waited += limits.RETRY_SCHEDULE_S[number]
 
     assert made == 9
     assert round(waited / 60) == 41 * 60 + 36
-    assert len(limits.RETRY_SCHEDULE_S) == 9
+    # Promise 0.6: the wait before each attempt; there is no tenth.
+    assert limits.RETRY_SCHEDULE_S == (0, 5, 30, 300, 1800, 7200, 18000, 36000, 86400)

@@ -12,8 +12,9 @@ from shared.core import clock
 from shared.store import transactions
 from shared.tasks import batches, tasks
 from shared.webhooks import health, http_client, queues
-from shared.webhooks.deliveries.resource import AttemptOutcome, DeliveryError
+from shared.webhooks.deliveries.resource import DeliveryError
 from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.http_client import AttemptOutcome
 from shared.webhooks.queues import Arrival
 from tests.support.virtual_queues import DELIVER, SOURCES, TIMEOUT, DeliveryQueues, Receiver, virtual_queues
 

@@ -1,4 +1,4 @@
-"""The type of deliveries, their rows, reads of them, and the rules of retries: `next_step` (promises 9).
+"""The type of deliveries, their rows, and reads of them (promises 9).
 
 A delivery's row schedules its next attempt (`shared/tasks/tasks.py`), which `functions/deliver.py` makes.
 """
@@ -6,7 +6,6 @@ A delivery's row schedules its next attempt (`shared/tasks/tasks.py`), which `fu
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
@@ -194,46 +193,6 @@ def phase(row: DeliveryRow, endpoint: Snapshot | None, token: str | None = None)
     if endpoint is None or endpoint.generation > row["generation"]:
         return Phase.CLOSED
     return Phase.WAITING
-
-
-@dataclass(frozen=True)
-class AttemptOutcome:
-    """The outcome of an attempt: of one POST to the endpoint."""
-
-    status: int | None
-    """The HTTP status. None without a complete response head."""
-    error: DeliveryError | None
-    """None for a success (`http_client.py` has the meaning of each error)."""
-    body: str | None
-    """The start of the response body: at most 1 KiB of UTF-8 without control characters. None without a head."""
-    duration_ms: int
-    """Milliseconds from the start of the exchange to its outcome."""
-
-
-@dataclass(frozen=True)
-class Retry:
-    """There is another attempt, `wait_s` seconds (not scaled) after the end of this one."""
-
-    wait_s: int
-
-
-@dataclass(frozen=True)
-class Ended:
-    """There is no other attempt. `gone` if the receiver responded with 410."""
-
-    status: DeliveryStatus
-    gone: bool = False
-
-
-def next_step(number: int, outcome: AttemptOutcome, *, closed: bool = False) -> Retry | Ended:
-    """The step after attempt `number` (from 1). `closed` if the endpoint was disabled or deleted during the attempt."""
-    if outcome.error is None:
-        return Ended(DeliveryStatus.SUCCEEDED)
-    if closed:
-        return Ended(DeliveryStatus.CANCELED)
-    if outcome.status is not None and 400 <= outcome.status < 500 and outcome.status not in (408, 429):
-        return Ended(DeliveryStatus.FAILED, gone=outcome.status == 410)
-    return Retry(RETRY_SCHEDULE_S[number]) if number < len(RETRY_SCHEDULE_S) else Ended(DeliveryStatus.FAILED)
 
 
 DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
