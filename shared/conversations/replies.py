@@ -1,7 +1,7 @@
 """Replies: the agent's reply to a message, and all its changes but an opt-out, in one transaction (promises 8).
 
-`reply_to` chooses the reply, and commits it with the changes of the tools, the response of the request, and the end of
-the conversation's lock.
+`reply_to` gets the reply, and commits it with the changes of the tools, the response of the request, and the end of the
+conversation's lock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from shared.conversations.turns import WINDOW_S, ClaimedTurn
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.core.log import logger
-from shared.customers.resource import CUSTOMERS, must_exist
+from shared.customers.resource import CUSTOMERS, CustomerRecord, must_exist
 from shared.projects import usage
 from shared.resources import fields, list_pages
 from shared.resources.collections import apply_changes
@@ -74,8 +74,8 @@ BY_STAFF = "(Someone from our team wrote:) {}"
 
 
 @dataclass(frozen=True)
-class AgentReply:
-    """The reply of a turn, and what it is beside the agent's words."""
+class TurnReply:
+    """The reply of a turn, from the agent or the service itself, and what it is beside its words."""
 
     reply: Reply
     failed: bool = False
@@ -108,100 +108,90 @@ def reply_to(turn: ClaimedTurn, conversation: ConversationRecord | None = None) 
         raise
 
 
-def _reply_once(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
-    """Get the agent's reply for the current rows and commit it. Returns the body of the request's response.
+def _reply_once(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call: bool = True) -> str:
+    """Get the reply for the current rows and commit it. Returns the body of the request's response.
 
-    Raises ConditionFailed or Contended if a row was modified since it was read.
+    If the call that the agent requests is refused, the agent replies again, and may not request one. Raises
+    ConditionFailed or Contended if a row was modified since it was read.
     """
-    chosen = _introduced_reply(turn, conversation, may_call=True)
+    chosen = _service_reply(turn, conversation) or _agent_reply(turn, conversation, may_call)
+    chosen = _introduced(turn, conversation, chosen)
     _keep_wish(turn, conversation, chosen)
     try:
-        call = _requested_call(turn, conversation, chosen)
+        call = _requested_call(turn, conversation, chosen) if may_call else None
     except ApiError as refused:
         logger().info("call refused", extra={"message_id": turn.id, "code": refused.code})
-        chosen, call = _introduced_reply(turn, conversation, may_call=False), None
-        _keep_wish(turn, conversation, chosen)
+        return _reply_once(turn, conversation, may_call=False)
     body = _save_reply(turn, conversation, chosen, call)
     logger().info("turn", extra={"message_id": turn.id, "failed": chosen.failed})
     return body
 
 
-def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
-    """The reply of test mode, with these settings, to the first message of an unknown customer."""
-    known = TurnInput((), message, settings=stored.known)
-    agent = agent_for(dataclasses.replace(scope, livemode=False))
-    reply = opt_out.reply_to_wish(known) or agent.reply([Utterance("user", message)], known, WINDOW_S)
-    return _introduction(stored.business) + reply.content
-
-
-def _introduction(business: str) -> str:
-    return f"{INTRODUCTION}{escape(business)}.\n\n"
-
-
-def _keep_wish(turn: ClaimedTurn, conversation: ConversationRecord, chosen: AgentReply) -> None:
-    """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
-    customer_id = conversation.doc["customer_id"]
-    if customer_id is not None and chosen.reply.result.has("customer_opted_out"):
-        opting_out.opt_out_now(turn.scope, customer_id)
-
-
-def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, chosen: AgentReply) -> Change[Session] | None:
-    """The call that the agent requests; None if it requests none. Raises ApiError if the customer cannot be called."""
-    if not chosen.reply.result.wants_call or _is_ended(conversation):
-        return None
-    assert conversation.doc["customer_id"] is not None
-    return calls.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
-
-
-def _is_ended(conversation: ConversationRecord) -> bool:
-    return conversation.doc["status"] == ConversationStatus.ENDED
-
-
-def _introduced_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
-    """The agent's reply and changes, for the current rows. The first one that is not forced says who replies."""
-    result = _choose_reply(turn, conversation, may_call)
-    is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
-    if is_forced or conversation.row.get("introduced"):
-        return result
-    business = result.business or agent_settings.read(turn.scope).business
-    content = _introduction(business) + result.reply.content
-    return dataclasses.replace(result, reply=dataclasses.replace(result.reply, content=content), introduces=True)
-
-
-def _choose_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
+def _service_reply(turn: ClaimedTurn, conversation: ConversationRecord) -> TurnReply | None:
+    """The reply to a wish not to be contacted, or while a person replies, or an apology. None: the agent replies."""
     customer_id = conversation.doc["customer_id"]
     known = TurnInput((), turn.message["content"], proposal=_proposal(conversation), customer_id=customer_id)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
     wish = None if customer_id is None and is_held(conversation) else opt_out.reply_to_wish(known)
     if wish is not None:
-        gone = (
-            customer_id is not None and wish.result.has("customer_opted_out") and not _exists(turn.scope, customer_id)
-        )
-        return AgentReply(_of_deleted_customer(wish) if gone else wish)
+        opts_out = wish.result.has("customer_opted_out")
+        gone = opts_out and customer_id is not None and table.get(turn.scope.pk(CUSTOMERS.kind), customer_id) is None
+        return TurnReply(_of_deleted_customer(wish) if gone else wish)
     if is_held(conversation):
-        return AgentReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
-    if turn.must_apologize:
-        return _apology()
-    customer_key = (turn.scope.pk(CUSTOMERS.kind), customer_id or "")
-    keys = agent_settings.keys(turn.scope)
-    rows = table.get_many(keys if customer_id is None else [*keys, customer_key])
-    stored = agent_settings.of_rows(turn.scope, rows)
-    known = dataclasses.replace(known, settings=stored.known)
-    if customer_id is not None:
-        customer = rows.get(customer_key)
-        if customer is None:
-            return AgentReply(_of_deleted_customer(), business=stored.business)
-        known = dataclasses.replace(
-            known,
-            can_call=may_call and calls.can_be_called(CUSTOMERS.record(customer)),
-            appointments=upcoming_appointments(turn.scope, customer_id),
-        )
-    return dataclasses.replace(_ask_agent(turn, known), business=stored.business)
+        return TurnReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
+    return _apology() if turn.must_apologize else None
+
+
+def _agent_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: bool) -> TurnReply:
+    """The agent's reply and changes, for the current rows; an apology if it fails. Raises AgentUnavailable."""
+    customer_id = conversation.doc["customer_id"]
+    stored, customer = _read(turn.scope, customer_id)
+    if customer_id is not None and customer is None:
+        return TurnReply(_of_deleted_customer(), business=stored.business)
+    known = TurnInput(
+        () if customer_id is None else upcoming_appointments(turn.scope, customer_id),
+        turn.message["content"],
+        settings=stored.known,
+        proposal=_proposal(conversation),
+        customer_id=customer_id,
+        can_call=may_call and customer is not None and calls.can_be_called(customer),
+    )
+    if turn.scope.is_simulated and known.message == SIMULATED_ERROR:
+        return _apology(stored.business)
+    history = _history(turn)
+    for _ in range(AGENT_TRIES):
+        try:
+            return TurnReply(agent_for(turn.scope).reply(history, known, turn.seconds), business=stored.business)
+        except AgentFailed as error:
+            logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
+            failure = error
+            if turn.seconds <= 1:
+                break
+    if isinstance(failure, AgentUnavailable):
+        raise failure
+    return _apology(stored.business)
+
+
+def _proposal(conversation: ConversationRecord) -> Proposal | None:
+    """The agent's proposal from the previous turn; None if there is none."""
+    text = conversation.row.get("proposal")
+    return None if text is None else Proposal(**json.loads(text))
 
 
 def _of_deleted_customer(wish: Reply | None = None) -> Reply:
     actions = [*(wish.result.actions if wish is not None else []), handoff(HandoffReason.CUSTOMER_DELETED)]
     return Reply(CANNOT_HELP if wish is None else f"{wish.content} {CANNOT_HELP}", TurnResult(actions))
+
+
+def _apology(business: str | None = None) -> TurnReply:
+    return TurnReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True, business=business)
+
+
+def _read(scope: Scope, customer_id: str | None) -> tuple[agent_settings.Stored, CustomerRecord | None]:
+    """The agent's settings, and the customer; None if it is deleted or the conversation has none. In one read."""
+    key, keys = (scope.pk(CUSTOMERS.kind), customer_id or ""), agent_settings.keys(scope)
+    rows = table.get_many(keys if customer_id is None else [*keys, key])
+    return agent_settings.of_rows(scope, rows), CUSTOMERS.record(rows[key]) if key in rows else None
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
@@ -217,37 +207,12 @@ def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRec
     return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
 
 
-def _proposal(conversation: ConversationRecord) -> Proposal | None:
-    """The agent's proposal from the previous turn; None if there is none."""
-    text = conversation.row.get("proposal")
-    return None if text is None else Proposal(**json.loads(text))
-
-
-def _exists(scope: Scope, customer_id: str) -> bool:
-    return table.get(scope.pk(CUSTOMERS.kind), customer_id) is not None
-
-
-def _ask_agent(turn: ClaimedTurn, known: TurnInput) -> AgentReply:
-    if turn.scope.is_simulated and known.message == SIMULATED_ERROR:
-        return _apology()
-    history = [
-        _utterance(message)
-        for message in message_history(turn.scope, turn.conversation_id, HISTORY)
-        if message["id"] < turn.id
-    ]
+def _history(turn: ClaimedTurn) -> list[Utterance]:
+    """The latest messages, up to that of the turn, as the agent reads them."""
+    latest = message_history(turn.scope, turn.conversation_id, HISTORY)
+    earlier = [_utterance(message) for message in latest if message["id"] < turn.id]
     # Not from the transcript, from which an erasure may have removed it.
-    history.append(Utterance("user", known.message))
-    for _ in range(AGENT_TRIES):
-        try:
-            return AgentReply(agent_for(turn.scope).reply(history, known, turn.seconds))
-        except AgentFailed as error:
-            logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
-            failure = error
-            if turn.seconds <= 1:
-                break
-    if isinstance(failure, AgentUnavailable):
-        raise failure
-    return _apology()
+    return [*earlier, Utterance("user", turn.message["content"])]
 
 
 def _utterance(message: Message) -> Utterance:
@@ -261,12 +226,49 @@ def _utterance(message: Message) -> Utterance:
     return Utterance("assistant", content.partition("\n\n")[2] if content.startswith(INTRODUCTION) else content)
 
 
-def _apology() -> AgentReply:
-    return AgentReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
+def _introduced(turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply) -> TurnReply:
+    """The reply. The conversation's first one that is not forced says who replies."""
+    is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
+    if is_forced or conversation.row.get("introduced"):
+        return chosen
+    business = chosen.business or agent_settings.read(turn.scope).business
+    content = _introduction(business) + chosen.reply.content
+    return dataclasses.replace(chosen, reply=dataclasses.replace(chosen.reply, content=content), introduces=True)
+
+
+def _introduction(business: str) -> str:
+    return f"{INTRODUCTION}{escape(business)}.\n\n"
+
+
+def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
+    """The reply of test mode, with these settings, to the first message of an unknown customer."""
+    known = TurnInput((), message, settings=stored.known)
+    agent = agent_for(dataclasses.replace(scope, livemode=False))
+    reply = opt_out.reply_to_wish(known) or agent.reply([Utterance("user", message)], known, WINDOW_S)
+    return _introduction(stored.business) + reply.content
+
+
+def _keep_wish(turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply) -> None:
+    """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
+    customer_id = conversation.doc["customer_id"]
+    if customer_id is not None and chosen.reply.result.has("customer_opted_out"):
+        opting_out.opt_out_now(turn.scope, customer_id)
+
+
+def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply) -> Change[Session] | None:
+    """The call that the agent requests; None if it requests none. Raises ApiError if the customer cannot be called."""
+    if not chosen.reply.result.wants_call or _is_ended(conversation):
+        return None
+    assert conversation.doc["customer_id"] is not None
+    return calls.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+
+
+def _is_ended(conversation: ConversationRecord) -> bool:
+    return conversation.doc["status"] == ConversationStatus.ENDED
 
 
 def _save_reply(
-    turn: ClaimedTurn, conversation: ConversationRecord, chosen: AgentReply, call: Change[Session] | None
+    turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply, call: Change[Session] | None
 ) -> str:
     """Commit the reply, its changes and the call. Returns the body of the request's response.
 

@@ -543,11 +543,7 @@ PLANTED = (
     ),
     Planted(
         "an apology hands nobody over",
-        (
-            "shared/conversations/replies.py",
-            "TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)",
-            "TurnResult([])), failed=True)",
-        ),
+        ("shared/conversations/replies.py", "TurnResult([handoff(HandoffReason.AGENT_FAILED)])", "TurnResult([])"),
         "8.6",
         focus="model",
     ),
