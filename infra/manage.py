@@ -546,11 +546,10 @@ def _apply_opt_outs(stage: Stage, options: argparse.Namespace) -> None:
 def _renew_search_rows(stage: Stage, options: argparse.Namespace) -> None:
     from shared.appointments.resource import APPOINTMENTS
     from shared.customers.resource import CUSTOMERS
-    from shared.resources import search
 
     os.environ["SEARCH"] = options.search
     scope = _scope(options)
-    renewed = sum(search.renew_all(scope, collection) for collection in (CUSTOMERS, APPOINTMENTS))
+    renewed = sum(collection.renew_search_rows(scope) for collection in (CUSTOMERS, APPOINTMENTS))
     _say(options, {"object": "search_rows", "changed": renewed}, f"changed {renewed} customers and appointments")
 
 

@@ -81,7 +81,7 @@ def find(visit: InProject) -> Response:
 
 def _found(visit: InProject, text: str) -> Found:
     people, more_people = customers(visit, text, SHOWN)
-    ids, more_appointments = search.by_words(visit.scope, APPOINTMENTS, text, newest_first=True)
+    ids, more_appointments = search.by_words(visit.scope, APPOINTMENTS.kind, text, newest_first=True)
     read = names.of(visit, ids[:SHOWN])
     appointments = [cast("Appointment", read[id]) for id in ids[:SHOWN] if id in read]
     return Found(people, appointments, more_people or more_appointments or len(ids) > SHOWN)
@@ -95,8 +95,8 @@ def customers(visit: InProject, text: str, most: int) -> tuple[list[Customer], b
     if ids.is_id(CUSTOMERS.prefix, text):
         return [cast("Customer", one) for one in names.of(visit, [text]).values()], False
     by_id = {one["id"]: one for one in _exactly(visit, text, most)}
-    by_words, has_more = search.by_words(visit.scope, CUSTOMERS, text)
-    known = [*dict.fromkeys((*search.by_digits(visit.scope, CUSTOMERS, text), *by_words))]
+    by_words, has_more = search.by_words(visit.scope, CUSTOMERS.kind, text)
+    known = [*dict.fromkeys((*search.by_digits(visit.scope, CUSTOMERS.kind, text), *by_words))]
     read = names.of(visit, known[:most])
     by_id |= {id: cast("Customer", read[id]) for id in known[:most] if id in read and id not in by_id}
     return [*by_id.values()][:most], has_more or len(by_id) > most or len(known) > most

@@ -22,7 +22,6 @@ from shared.appointments.resource import (
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.customers import resource as customers
-from shared.resources import search
 from shared.resources.collections import apply_changes, apply_deletion, changes_of
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -35,8 +34,7 @@ def create(scope: Scope, body: AppointmentCreate) -> Change[Appointment]:
     """
     customer_exists = customers.must_exist(scope, body.customer_id, "customer_id")
     appointment = new(scope, body)
-    attributes, rows = search.changes(scope, APPOINTMENTS, appointment)
-    return Change(appointment, [customer_exists, APPOINTMENTS.insert(scope, appointment, **attributes), *rows])
+    return Change(appointment, [customer_exists, *APPOINTMENTS.insert(scope, appointment)])
 
 
 def new(scope: Scope, body: AppointmentCreate) -> Appointment:
@@ -78,8 +76,7 @@ def update(scope: Scope, record: AppointmentRecord, patch: AppointmentPatch) -> 
     appointment = apply(record.doc, patch)
     if appointment is record.doc:
         return Change(appointment)
-    attributes, rows = search.changes(scope, APPOINTMENTS, appointment, record)
-    return Change(appointment, [APPOINTMENTS.replace(scope, record, appointment, attributes), *rows])
+    return Change(appointment, APPOINTMENTS.replace(scope, record, appointment))
 
 
 def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
@@ -87,8 +84,7 @@ def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
     appointment = apply_deletion(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})
-    _, rows = search.changes(scope, APPOINTMENTS, appointment, record)
-    return Change(appointment, [*APPOINTMENTS.move_to_deleted(scope, record, appointment), *rows])
+    return Change(appointment, APPOINTMENTS.move_to_deleted(scope, record, appointment))
 
 
 def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment:

@@ -118,7 +118,7 @@ def _await_dialing(scope: Scope, session: Session, options: CallCreate) -> Chang
     due_at = transitions.dialing_due_at(scope, session)
     due = transitions.dial_attributes(session["id"], due_at)
     insert = SESSIONS.insert(scope, session, instructions=options.instructions, **due)
-    return Change(session, [insert], partial(_wake_dial, scope, session["id"], due_at))
+    return Change(session, insert, partial(_wake_dial, scope, session["id"], due_at))
 
 
 def _await_consent(scope: Scope, session: Session, consent: Consent, options: CallCreate) -> Change[Session]:
@@ -131,7 +131,7 @@ def _await_consent(scope: Scope, session: Session, consent: Consent, options: Ca
     pending = consents.after_write(consent, write)
     waiting: Session = {**session, "dial_at": None, "consent": pending.public}
     insert = SESSIONS.insert(scope, waiting, instructions=options.instructions)
-    return Change(waiting, [write, insert], None if consent.is_pending else partial(_start_machine, pending))
+    return Change(waiting, [write, *insert], None if consent.is_pending else partial(_start_machine, pending))
 
 
 def new(
@@ -214,19 +214,16 @@ def end_with_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.
     return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED, frees_customer=False).writes
 
 
-def stop_calling(
-    scope: Scope, customer: CustomerRecord, doc: Customer, attributes: Mapping[str, str | None] | None = None
-) -> Change[Customer]:
+def stop_calling(scope: Scope, customer: CustomerRecord, doc: Customer) -> Change[Customer]:
     """Make `doc` a customer's document, and end its call that waits or rings.
 
-    A call that was answered ends at its next step. It also sets these attributes of the customer's row. The writes fail
-    if a call of the customer has started or ended since.
+    A call that was answered ends at its next step. The writes fail if a call of the customer started or ended since.
     """
     id = customer.row.get("active_session")
-    update = CUSTOMERS.replace(scope, customer, doc, attributes)
+    update, *search_rows = CUSTOMERS.replace(scope, customer, doc)
     if id is None:
         condition = f"{update.condition} AND attribute_not_exists(active_session)"
-        return Change(doc, [dataclasses.replace(update, condition=condition)])
+        return Change(doc, [dataclasses.replace(update, condition=condition), *search_rows])
     active = SESSIONS.find(scope, id)
     update = dataclasses.replace(
         update,
@@ -235,7 +232,7 @@ def stop_calling(
         values={**update.values, ":active": id},
     )
     end = transitions.end_by_opt_out(scope, active, frees_customer=False)
-    return Change(doc, [update, *end], lambda: wake(scope, id))
+    return Change(doc, [update, *end, *search_rows], lambda: wake(scope, id))
 
 
 def wake(scope: Scope, session_id: str) -> None:
@@ -320,7 +317,7 @@ def _link_session(
     if appointment is None:
         return [active]
     about = apply_changes(appointment.doc, {"session_id": session["id"]})
-    return [active, APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1})]
+    return [active, *APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1})]
 
 
 def _wake_dial(scope: Scope, session_id: str, at: clock.Instant) -> None:

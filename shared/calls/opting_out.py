@@ -39,7 +39,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     if customer is record.doc:
         return Change(customer, writes, end_calls)
     if in_call is not None and record.row.get("active_session") == in_call:
-        return Change(customer, [*writes, CUSTOMERS.replace(scope, record, customer)], end_calls)
+        return Change(customer, [*writes, *CUSTOMERS.replace(scope, record, customer)], end_calls)
     change = calls.stop_calling(scope, record, customer)
 
     def wake_and_end_calls() -> None:

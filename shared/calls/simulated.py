@@ -195,7 +195,7 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
         changes["call_later_at"] = clock.iso(call.progress.call_later_at)
     hung_up = Ending(SessionCallStatus.COMPLETED, EndedReason(f"{call.ended_by}_hangup"), "human")
     end = transitions.end_call(scope, record, script.ending or hung_up, changes, due_at=clock.now())
-    appointment = [] if call.staged is None else [APPOINTMENTS.replace(scope, *call.staged)]
+    appointment = () if call.staged is None else APPOINTMENTS.replace(scope, *call.staged)
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
 
 

@@ -97,7 +97,8 @@ def save_changes(
     present = record.doc["call_status"]
     status = changes.get("call_status", present)
     assert status == present or status in TRANSITIONS[present]
-    return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)
+    # Sessions have no search rows.
+    return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)[0]
 
 
 def next_dial_time(settings: Settings, not_before: str | None) -> clock.Instant:
@@ -251,7 +252,7 @@ def end_call(
     if scope.livemode and dialed:
         used = {"calls": 1, "call_seconds": changes["duration_seconds"] or 0}
         writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
-    return Change(SESSIONS.after_write(record, update).doc, writes)
+    return Change(SESSIONS.after_write(record, writes).doc, writes)
 
 
 def end_by_opt_out(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> Sequence[table.Write]:

@@ -79,12 +79,12 @@ def _insert(
     conversation: Conversation,
     internal: Mapping[str, table.Value] | None = None,
     thread_taken: table.Refusal | None = None,
-) -> list[table.Put]:
+) -> list[table.Write]:
     """The writes that create a conversation, that of its own row first.
 
     `thread_taken` makes the error if its `external_id` already has an active conversation.
     """
-    writes = [CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
+    writes: list[table.Write] = [*CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
     if conversation["external_id"] is not None:
         pk, sk = thread_key(scope, conversation["external_id"])
         row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}
@@ -113,8 +113,8 @@ def end(
     }
     conversation = apply_changes(record.doc, changes)
     conversation = {**conversation, "ended_at": conversation["updated_at"]}
-    update = CONVERSATIONS.replace(scope, record, conversation, internal)
-    return Change(conversation, [update, *free_thread(scope, conversation)])
+    writes = CONVERSATIONS.replace(scope, record, conversation, internal)
+    return Change(conversation, [*writes, *free_thread(scope, conversation)])
 
 
 def free_thread(scope: Scope, conversation: Conversation) -> list[table.Write]:
@@ -135,9 +135,7 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
     if not record.doc["waiting"] and "handed_off" not in record.row:
         return Change(record.doc)
     conversation = apply_changes(record.doc, {"waiting": False, "handoff": None})
-    return Change(
-        conversation, [CONVERSATIONS.replace(scope, record, conversation, {"held": None, "handed_off": None})]
-    )
+    return Change(conversation, CONVERSATIONS.replace(scope, record, conversation, {"held": None, "handed_off": None}))
 
 
 def taken_by(record: ConversationRecord) -> str | None:
@@ -158,7 +156,7 @@ def take(scope: Scope, id: str, who: str) -> Change[Conversation]:
     if owner is not None:
         raise ApiError(Code.CONFLICT, f"{owner} has taken this conversation. It can be released first.")
     taken = {"taken_by": who, "taken_at": handoff["at"]}
-    return Change(record.doc, [CONVERSATIONS.replace(scope, record, record.doc, taken)])
+    return Change(record.doc, CONVERSATIONS.replace(scope, record, record.doc, taken))
 
 
 def release(scope: Scope, id: str) -> Change[Conversation]:
@@ -167,7 +165,7 @@ def release(scope: Scope, id: str) -> Change[Conversation]:
     if taken_by(record) is None:
         return Change(record.doc)
     nobody = {"taken_by": None, "taken_at": None}
-    return Change(record.doc, [CONVERSATIONS.replace(scope, record, record.doc, nobody)])
+    return Change(record.doc, CONVERSATIONS.replace(scope, record, record.doc, nobody))
 
 
 def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessage]:
@@ -230,8 +228,8 @@ def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callab
     customer_id, writes = participants.resolve(scope, body.customer)
     conversation = _new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = _new_message(scope, conversation, body)
-    row, *thread = _insert(scope, _after(conversation, message), _internal(message))
-    return _with_turn(scope, message, CONVERSATIONS.after_write(None, row), [*writes, row, *thread], seconds_left)
+    inserts = _insert(scope, _after(conversation, message), _internal(message))
+    return _with_turn(scope, message, CONVERSATIONS.after_write(None, inserts), [*writes, *inserts], seconds_left)
 
 
 def _add_message(
@@ -240,8 +238,8 @@ def _add_message(
     if "turn" in record.row:
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
-    update = CONVERSATIONS.replace(scope, record, _after(record.doc, message), _internal(message))
-    return _with_turn(scope, message, CONVERSATIONS.after_write(record, update), [update], seconds_left)
+    writes = CONVERSATIONS.replace(scope, record, _after(record.doc, message), _internal(message))
+    return _with_turn(scope, message, CONVERSATIONS.after_write(record, writes), writes, seconds_left)
 
 
 def _with_turn(

@@ -341,16 +341,16 @@ def _conversation_after(
     if before["status"] == ConversationStatus.ACTIVE:
         changes |= {"waiting": waits is not None, "handoff": waits}
     doc = apply_changes(before, changes)
-    return Change(doc, [CONVERSATIONS.replace(turn.scope, conversation, doc, unlocked)])
+    return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, unlocked))
 
 
 def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult) -> list[table.Write]:
-    """The write of the appointment that the tools changed, and the check that the customer is not deleted."""
+    """The writes of the appointment that the tools changed, and the check that the customer is not deleted."""
     if result.staged is None:
         return []
     assert conversation["customer_id"] is not None
     customer_exists = must_exist(scope, conversation["customer_id"], "customer")
-    return [APPOINTMENTS.replace(scope, *result.staged), customer_exists]
+    return [*APPOINTMENTS.replace(scope, *result.staged), customer_exists]
 
 
 def _message_row(turn: ClaimedTurn, reply: AssistantMessage) -> table.Row:

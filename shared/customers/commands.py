@@ -11,7 +11,7 @@ import dataclasses
 from shared.core.errors import ApiError, Code
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
-from shared.resources import fields, search
+from shared.resources import fields
 from shared.resources.collections import apply_changes, apply_deletion, changes_of
 from shared.store import table
 from shared.store.keys import Scope
@@ -43,8 +43,7 @@ def insert(
         "metadata": metadata or {},
         "deleted_at": None,
     }
-    attributes, rows = search.changes(scope, CUSTOMERS, customer)
-    return Change(customer, [CUSTOMERS.insert(scope, customer, **attributes), *rows])
+    return Change(customer, CUSTOMERS.insert(scope, customer))
 
 
 def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change[Customer]:
@@ -60,13 +59,11 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
     customer = apply_changes(record.doc, changes)
     if customer is record.doc:
         return Change(customer)
-    attributes, rows = search.changes(scope, CUSTOMERS, customer, record)
     if customer["do_not_call"] and not record.doc["do_not_call"]:
         from shared.calls import commands as calls
 
-        change = calls.stop_calling(scope, record, customer, attributes)
-        return dataclasses.replace(change, writes=[*change.writes, *rows])
-    return Change(customer, [CUSTOMERS.replace(scope, record, customer, attributes), *rows])
+        return calls.stop_calling(scope, record, customer)
+    return Change(customer, CUSTOMERS.replace(scope, record, customer))
 
 
 def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
@@ -80,7 +77,7 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     phone = customer["phone"]
     writes = [] if phone is None else [*opt_outs.opt_in(scope, phone)]
     if customer is not record.doc:
-        writes.append(CUSTOMERS.replace(scope, record, customer))
+        writes += CUSTOMERS.replace(scope, record, customer)
     elif writes:
         # The phone may have changed since it was read.
         pk, id = scope.pk(CUSTOMERS.kind), customer["id"]
@@ -99,9 +96,8 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
 
     customer = apply_deletion(record.doc, {})
     active = record.row.get("active_session")
-    removal, insertion = CUSTOMERS.move_to_deleted(scope, record, customer)
+    removal, insertion, *search_rows = CUSTOMERS.move_to_deleted(scope, record, customer)
     unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
     values = dict(removal.values) | ({} if active is None else {":active": active})
     removal = dataclasses.replace(removal, condition=f"{removal.condition} AND {unchanged}", values=values)
-    _, rows = search.changes(scope, CUSTOMERS, customer, record)
-    return Change(customer, [removal, insertion, *calls.end_with_customer(scope, record), *rows])
+    return Change(customer, [removal, insertion, *calls.end_with_customer(scope, record), *search_rows])

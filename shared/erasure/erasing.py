@@ -34,7 +34,7 @@ from shared.customers.resource import CUSTOMERS, Customer
 from shared.erasure import stored_batches
 from shared.erasure.stored_batches import StoredBatch
 from shared.projects import usage
-from shared.resources import list_pages, search
+from shared.resources import list_pages
 from shared.resources.collections import Collection
 from shared.resources.queries import Query
 from shared.store import table, transactions
@@ -215,8 +215,7 @@ def _delete_appointment(scope: Scope, id: str) -> None:
     for pk, sk in APPOINTMENTS.row_keys(scope, id):
         row = table.get(pk, sk)
         if row is not None:
-            delete = table.Delete(pk, sk, condition="v = :v", values={":v": row["v"]})
-            table.write([delete, *search.deletions(scope, APPOINTMENTS, row)], uuid.uuid4().hex)
+            table.write(APPOINTMENTS.erase(scope, row), uuid.uuid4().hex)
 
 
 def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:

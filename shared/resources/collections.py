@@ -1,14 +1,16 @@
 """Collections: the documents and rows of a resource type, changes to a document, and the usual access to the rows.
 
 A document is the public form of a resource, as stored and sent. Every method that reads or writes takes the project and
-mode (`Scope`) first. `insert`, `replace` and `move_to_deleted` return writes for a transaction; they do not execute
-them.
+mode (`Scope`) first. `insert`, `replace`, `move_to_deleted` and `erase` return writes for a transaction, first that of
+the resource's row, last those of its search rows; they do not execute them.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
 
@@ -16,14 +18,15 @@ from pydantic_core import from_json
 
 from shared.core import clock, ids
 from shared.core.errors import not_found
-from shared.resources import fields
+from shared.resources import fields, search
 from shared.resources.filters import Filter
 from shared.resources.schema import Time
-from shared.store import table
+from shared.store import table, transactions
 from shared.store.keys import Scope
 
 _OWNER = "customer_id"
 """The field that names the customer of a resource."""
+_PAGE = 100
 _LATEST_MS = clock.HOUR
 """How long a resource's id continues a list from a previous time of the resource."""
 
@@ -186,10 +189,13 @@ class Collection(Generic[D, R]):
         head = {"id": ids.new(self.prefix, now), "object": self.kind, "livemode": scope.livemode}
         return cast("CommonFields", head | times)
 
-    def insert(self, scope: Scope, doc: D, **internal: table.Value | None) -> table.Put:
-        """The write that creates the resource, with these internal attributes."""
+    def insert(
+        self, scope: Scope, doc: D, **internal: table.Value | None
+    ) -> tuple[table.Put, *tuple[table.Write, ...]]:
+        """The writes that create the resource, with these internal attributes."""
         row = {"pk": scope.pk(self.kind), "sk": doc["id"], "kind": self.kind, "v": 1, "doc": fields.to_json(doc)}
-        return table.Put(row | self.index(scope, doc) | internal)
+        found_by, search_rows = self._search_changes(scope, doc)
+        return table.Put(row | self.index(scope, doc) | found_by | internal), *search_rows
 
     def replace(
         self,
@@ -197,26 +203,29 @@ class Collection(Generic[D, R]):
         record: Record[D, R],
         doc: D,
         internal: Mapping[str, table.Value | None] | None = None,
-    ) -> table.Update:
-        """The write that replaces the resource's document by `doc`, if it has not changed since it was read.
+    ) -> tuple[table.Update, *tuple[table.Write, ...]]:
+        """The writes that replace the resource's document by `doc`, if it has not changed since it was read.
 
-        It also sets the `internal` attributes; None removes one.
+        They also set the `internal` attributes; None removes one.
         """
         changes: dict[str, table.Value | None] = {"doc": fields.to_json(doc), "v": record.version + 1}
-        return table.Update(
+        found_by, search_rows = self._search_changes(scope, doc, record)
+        update = table.Update(
             scope.pk(self.kind),
             doc["id"],
-            set=changes | self.index(scope, doc) | self._latest(record, doc) | dict(internal or {}),
+            set=changes | self.index(scope, doc) | self._latest(record, doc) | found_by | dict(internal or {}),
             condition="v = :v",
             values={":v": record.version},
         )
+        return update, *search_rows
 
-    def after_write(self, record: Record[D, R] | None, write: table.Put | table.Update) -> Record[D, R]:
-        """The resource after its `insert`, or after this record was replaced (`replace`)."""
-        if isinstance(write, table.Put):
-            return self.record(write.row)
+    def after_write(self, record: Record[D, R] | None, writes: Sequence[table.Write]) -> Record[D, R]:
+        """The resource after the writes of its `insert`, or of this record's `replace`."""
+        if isinstance(writes[0], table.Put):
+            return self.record(writes[0].row)
         assert record is not None
-        row = {**record.row, **write.set}
+        assert isinstance(writes[0], table.Update)
+        row = {**record.row, **writes[0].set}
         return self.record({name: value for name, value in row.items() if value is not None})
 
     def move_to_deleted(
@@ -225,7 +234,7 @@ class Collection(Generic[D, R]):
         record: Record[D, R],
         doc: D,
         internal: Mapping[str, table.Value | None] | None = None,
-    ) -> tuple[table.Delete, table.Put]:
+    ) -> tuple[table.Delete, table.Put, *tuple[table.Write, ...]]:
         """The writes that move the resource, with `doc` as its document, to the partition of deleted resources.
 
         They are conditional: the resource must not have changed since it was read. The new row has only these
@@ -244,7 +253,19 @@ class Collection(Generic[D, R]):
             **{name: value for name, value in record.row.items() if name in ("latest_at", "latest_until")},
         }
         delete = table.Delete(scope.pk(self.kind), doc["id"], condition="v = :v", values={":v": record.version})
-        return delete, table.Put(row)
+        _, search_rows = self._search_changes(scope, doc, record)
+        return delete, table.Put(row), *search_rows
+
+    def erase(self, scope: Scope, row: table.Row) -> tuple[table.Delete, *tuple[table.Write, ...]]:
+        """The writes that delete this row of a resource for good, if it has not changed since it was read."""
+        delete = table.Delete(row["pk"], row["sk"], condition="v = :v", values={":v": row["v"]})
+        return delete, *search.deletions(scope, self.kind, row)
+
+    def renew_search_rows(self, scope: Scope) -> int:
+        """Give all resources the search rows that they are to have. Returns the number of those that had others."""
+        pages = table.query(scope.pk(self.kind), limit=_PAGE, forward=True)
+        ids = (row["sk"] for page in pages for row in page)
+        return sum(transactions.retry_on_conflict(functools.partial(self._renew, scope, id)) for id in ids)
 
     def index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str | None]:
         """The index attributes of a row; None for attributes that the row must not have."""
@@ -285,6 +306,29 @@ class Collection(Generic[D, R]):
     def of_customer(self, scope: Scope, customer_id: str) -> tuple[str, str]:
         """The index, and its partition, of a customer's resources that are not deleted."""
         return self.with_value(scope, _OWNER, customer_id)
+
+    def _renew(self, scope: Scope, id: str) -> bool:
+        pk = scope.pk(self.kind)
+        row = table.get(pk, id)
+        if row is None:
+            return False
+        record = self.record(row)
+        found_by, search_rows = self._search_changes(scope, record.doc, record)
+        if found_by:
+            update = table.Update(pk, id, set=found_by, condition="v = :v", values={":v": record.version})
+            table.write([update, *search_rows], uuid.uuid4().hex)
+        return bool(found_by)
+
+    def _search_changes(
+        self, scope: Scope, doc: D, record: Record[D, R] | None = None
+    ) -> tuple[dict[str, str | None], list[table.Write]]:
+        """The attribute `found_by` for this document, and the writes of its search rows; both empty if none differs."""
+        before = None if record is None else record.row.get("found_by")
+        is_found = self.searched and doc["deleted_at"] is None
+        after = search.found_by(doc[self.searched], doc.get("phone")) if is_found else None
+        if after == before:
+            return {}, []
+        return {"found_by": after}, search.changes(scope, self.kind, doc["id"], before, after)
 
     def _latest(self, record: Record[D, R], doc: D) -> dict[str, table.Value]:
         """The attributes that `latest_time` reads, if `doc` has another time than the record.

@@ -3,23 +3,19 @@
 Beside a resource there is a row for each word of its text, and one for the digits of its phone in reverse. Their
 partition is that of project, mode, kind and a hash of the first letter or of the last three digits. The sort key has
 the word, the words after it, those before it, and the id: one query finds who has a word, and shows their other words.
-These are the only keys with client text, and no index has them. They change in the transaction that changes the
-resource. What they were made of is the attribute `found_by` of its row, by which they are deleted: another release of
-Unicode may read the text differently.
+These are the only keys with client text, and no index has them. `Collection` changes them in the transaction that
+changes the resource. What they were made of is the attribute `found_by` of its row, by which they are deleted: another
+release of Unicode may read the text differently.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import unicodedata
-import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from shared.resources.collections import Collection, Record
-from shared.store import table, transactions
+from shared.store import table
 from shared.store.keys import Scope
 
 MOST_WORDS = 8
@@ -32,7 +28,6 @@ EXAMINED = 500
 """The most rows that a query reads."""
 _EXAMINED_FOR_ONE = 50
 """As `EXAMINED`, for a single word: the first rows are the best."""
-_PAGE = 100
 _AFTER_EVERY_TEXT = "\U0010ffff"
 _PHONE = "+"
 """What the digits of the phone begin with in `found_by`. No word has it."""
@@ -55,51 +50,30 @@ def words(text: str) -> list[str]:
     return [*dict.fromkeys(word[:LONGEST_WORD] for word in plain.split())][:MOST_WORDS]
 
 
-def changes(
-    scope: Scope, collection: Collection[Any, Any], doc: Mapping[str, Any], record: Record[Any, Any] | None = None
-) -> tuple[dict[str, str | None], list[table.Write]]:
-    """What follows from a resource's new document: attributes of its row, and the writes of its search rows.
+def found_by(text: str | None, phone: str | None) -> str | None:
+    """What the search rows of a resource with this text and phone are made of; None if it is to have none."""
+    if not is_on():
+        return None
+    digits = [] if phone is None else [_PHONE + phone.removeprefix("+")[::-1]]
+    return " ".join([*words(text or ""), *digits]) or None
 
-    Both are empty if nothing changes. The writes have no condition: the resource's own write has one.
+
+def changes(scope: Scope, kind: str, id: str, before: str | None, after: str | None) -> list[table.Write]:
+    """The writes that replace the search rows made of `before` by those made of `after`.
+
+    They have no condition: the resource's own write has one.
     """
-    before = None if record is None else record.row.get("found_by")
-    after = _found_by(collection, doc)
-    if after == before:
-        return {}, []
-    old, new = ({*_keys(scope, collection, doc["id"], text or "")} for text in (before, after))
+    old, new = ({*_keys(scope, kind, id, text or "")} for text in (before, after))
     puts = [table.Put({"pk": pk, "sk": sk, "kind": "search"}, condition="") for pk, sk in sorted(new - old)]
-    return {"found_by": after}, [*puts, *(table.Delete(pk, sk, condition="") for pk, sk in sorted(old - new))]
+    return [*puts, *(table.Delete(pk, sk, condition="") for pk, sk in sorted(old - new))]
 
 
-def deletions(scope: Scope, collection: Collection[Any, Any], row: table.Row) -> list[table.Write]:
+def deletions(scope: Scope, kind: str, row: table.Row) -> list[table.Write]:
     """The writes that delete the search rows of a resource with this row."""
-    keys = _keys(scope, collection, row["sk"], row.get("found_by", ""))
-    return [table.Delete(*key, condition="") for key in keys]
+    return [table.Delete(*key, condition="") for key in _keys(scope, kind, row["sk"], row.get("found_by", ""))]
 
 
-def renew_all(scope: Scope, collection: Collection[Any, Any]) -> int:
-    """Give all resources the search rows that they are to have. Returns the number of resources that had others."""
-    pages = table.query(scope.pk(collection.kind), limit=_PAGE, forward=True)
-    ids = (row["sk"] for page in pages for row in page)
-    return sum(transactions.retry_on_conflict(functools.partial(_renew, scope, collection, id)) for id in ids)
-
-
-def _renew(scope: Scope, collection: Collection[Any, Any], id: str) -> bool:
-    pk = scope.pk(collection.kind)
-    row = table.get(pk, id)
-    if row is None:
-        return False
-    record = collection.record(row)
-    attributes, writes = changes(scope, collection, record.doc, record)
-    if attributes:
-        update = table.Update(pk, id, set=attributes, condition="v = :v", values={":v": record.version})
-        table.write([update, *writes], uuid.uuid4().hex)
-    return bool(attributes)
-
-
-def by_words(
-    scope: Scope, collection: Collection[Any, Any], text: str, *, newest_first: bool = False
-) -> tuple[list[str], bool]:
+def by_words(scope: Scope, kind: str, text: str, *, newest_first: bool = False) -> tuple[list[str], bool]:
     """The ids of the resources with words that begin as those of `text` do, and whether there may be more.
 
     Those with more of the words as they are come first, then in the order of their words. One query reads the rows of
@@ -111,13 +85,13 @@ def by_words(
         return [], False
     longest = max(wanted, key=len)
     most = EXAMINED if len(wanted) > 1 else _EXAMINED_FOR_ONE
-    rows = _beginning(scope, collection, longest, newest_first, most)
+    rows = _beginning(scope, kind, longest, newest_first, most)
     more = len(rows) == most
     if more:
         # The row of a text that is only this word sorts after those of texts that begin with it.
         neighbours = [" ".join(rotated) for rotated in _rotations(wanted)] if len(wanted) > 1 else [f"{longest}#"]
         for beginning in neighbours:
-            rows += _beginning(scope, collection, beginning, newest_first, most)
+            rows += _beginning(scope, kind, beginning, newest_first, most)
     ranks: dict[str, tuple[int, str]] = {}
     for row in rows:
         text, _, id = row["sk"].partition("#")
@@ -128,7 +102,7 @@ def by_words(
     return sorted(sorted(ranks, reverse=newest_first), key=ranks.__getitem__), more
 
 
-def by_digits(scope: Scope, collection: Collection[Any, Any], text: str) -> list[str]:
+def by_digits(scope: Scope, kind: str, text: str) -> list[str]:
     """The ids of the resources whose phone ends with the digits of `text`, at least three, in any notation.
 
     National and international notations have digits before the number that are not part of it: zeros, and 011.
@@ -141,17 +115,9 @@ def by_digits(scope: Scope, collection: Collection[Any, Any], text: str) -> list
     for notation in dict.fromkeys((digits, digits.lstrip("0"), digits.removeprefix("011"))):
         if len(notation) >= LEAST_DIGITS:
             backwards = notation[::-1]
-            rows = _read(scope.index(collection.kind, "phone", _end(backwards)), backwards)
+            rows = _read(scope.index(kind, "phone", _end(backwards)), backwards)
             ids |= {row["sk"].partition("#")[2]: None for row in rows}
     return [*ids]
-
-
-def _found_by(collection: Collection[Any, Any], doc: Mapping[str, Any]) -> str | None:
-    if doc["deleted_at"] is not None or not is_on():
-        return None
-    phone = doc.get("phone")
-    digits = [] if phone is None else [_PHONE + phone.removeprefix("+")[::-1]]
-    return " ".join([*words(doc[collection.searched] or ""), *digits]) or None
 
 
 def _plain(char: str) -> str:
@@ -160,26 +126,24 @@ def _plain(char: str) -> str:
     return char if char.isalnum() or unicodedata.category(char).startswith("M") else " "
 
 
-def _keys(scope: Scope, collection: Collection[Any, Any], id: str, found_by: str) -> Iterator[tuple[str, str]]:
+def _keys(scope: Scope, kind: str, id: str, found_by: str) -> Iterator[tuple[str, str]]:
     parts = found_by.split()
     for rotated in _rotations([part for part in parts if not part.startswith(_PHONE)]):
-        yield _partition(scope, collection, rotated[0]), f"{' '.join(rotated)}#{id}"
+        yield _partition(scope, kind, rotated[0]), f"{' '.join(rotated)}#{id}"
     for digits in (part.removeprefix(_PHONE) for part in parts if part.startswith(_PHONE)):
-        yield scope.index(collection.kind, "phone", _end(digits)), f"{digits}#{id}"
+        yield scope.index(kind, "phone", _end(digits)), f"{digits}#{id}"
 
 
 def _rotations(parts: list[str]) -> Iterator[list[str]]:
     return (parts[number:] + parts[:number] for number in range(len(parts)))
 
 
-def _beginning(
-    scope: Scope, collection: Collection[Any, Any], text: str, newest_first: bool, most: int = EXAMINED
-) -> list[table.Row]:
-    return _read(_partition(scope, collection, text), text, most, forward=not newest_first)
+def _beginning(scope: Scope, kind: str, text: str, newest_first: bool, most: int = EXAMINED) -> list[table.Row]:
+    return _read(_partition(scope, kind, text), text, most, forward=not newest_first)
 
 
-def _partition(scope: Scope, collection: Collection[Any, Any], word: str) -> str:
-    return scope.index(collection.kind, "word", word[0])
+def _partition(scope: Scope, kind: str, word: str) -> str:
+    return scope.index(kind, "word", word[0])
 
 
 def _end(reversed_digits: str) -> str:

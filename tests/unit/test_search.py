@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared.appointments.commands import sample
 from shared.appointments.resource import APPOINTMENTS
 from shared.customers.resource import CUSTOMERS
 from shared.resources import search
@@ -39,8 +40,8 @@ def test_words_are_compared_without_case_accents_and_apostrophes(text: str, foun
 
 @pytest.mark.parametrize("name", ["\ufdfa" * 200, "🙂" * 200, "\U0001d504" * 200, " ".join(["ⷠ𐐀" * 10] * 10), "ﷺ " * 99])
 def test_keys_and_transactions_have_room_for_every_name(name: str) -> None:
-    doc = {"id": f"cust_{'0' * 26}", "name": name, "phone": "+123456789012345", "deleted_at": None}
-    _, writes = search.changes(SCOPE, CUSTOMERS, doc)
+    found_by = search.found_by(name, "+123456789012345")
+    writes = search.changes(SCOPE, CUSTOMERS.kind, f"cust_{'0' * 26}", None, found_by)
     assert len(writes) <= search.MOST_WORDS + 1
     for write in writes:
         assert isinstance(write, table.Put)
@@ -49,8 +50,14 @@ def test_keys_and_transactions_have_room_for_every_name(name: str) -> None:
 
 
 def test_a_change_writes_only_the_rows_that_differ() -> None:
-    before = {"id": f"appt_{'0' * 26}", "title": "Check up", "deleted_at": None}
-    attributes, writes = search.changes(SCOPE, APPOINTMENTS, before)
-    assert attributes == {"found_by": "check up"}
-    assert [type(write) for write in writes] == [table.Put, table.Put]
-    assert search.changes(SCOPE, APPOINTMENTS, {**before, "title": None})[1] == []
+    appointment = sample(SCOPE)
+    put, *search_rows = APPOINTMENTS.insert(SCOPE, appointment)
+    assert put.row["found_by"] == "test appointment"
+    assert [type(write) for write in search_rows] == [table.Put, table.Put]
+    record = APPOINTMENTS.record(put.row)
+    update, *search_rows = APPOINTMENTS.replace(SCOPE, record, {**appointment, "notes": "Ring twice"})
+    assert "found_by" not in update.set
+    assert search_rows == []
+    update, *search_rows = APPOINTMENTS.replace(SCOPE, record, {**appointment, "title": None})
+    assert update.set["found_by"] is None
+    assert [type(write) for write in search_rows] == [table.Delete, table.Delete]

@@ -139,7 +139,7 @@ def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: 
     internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
     writes: list[table.Write] = [transitions.save_changes(scope, session, {}, internal)]
     if result.staged is not None:
-        writes.append(APPOINTMENTS.replace(scope, *result.staged))
+        writes += APPOINTMENTS.replace(scope, *result.staged)
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
     return writes
 

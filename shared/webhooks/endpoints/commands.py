@@ -5,6 +5,7 @@ A command returns the endpoint afterwards and the writes of one transaction, whi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from shared.core import clock
@@ -46,8 +47,8 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
         values={":zero": 0, ":one": 1, ":limit": LIMIT},
         refusal=lambda: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
     )
-    insert = WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation)
-    return Change({**endpoint, "secret": secret}, [insert, count])
+    inserts = WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation)
+    return Change({**endpoint, "secret": secret}, [*inserts, count])
 
 
 def new(scope: Scope, body: WebhookEndpointCreate, secret: str) -> WebhookEndpoint:
@@ -73,7 +74,7 @@ def update(scope: Scope, record: WebhookEndpointRecord, patch: WebhookEndpointPa
     if changes.get("enabled", before["enabled"]) != before["enabled"]:
         changes |= _state(None if changes["enabled"] else DisabledReason.MANUAL)
     endpoint = apply_changes(before, changes)
-    return Change(endpoint, [] if endpoint is before else [_replace(scope, record, endpoint)])
+    return Change(endpoint, [] if endpoint is before else _replace(scope, record, endpoint))
 
 
 def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason) -> Change[WebhookEndpoint]:
@@ -81,7 +82,7 @@ def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason)
     if not record.doc["enabled"]:
         return Change(record.doc)
     endpoint = apply_changes(record.doc, _state(reason))
-    return Change(endpoint, [_replace(scope, record, endpoint)])
+    return Change(endpoint, _replace(scope, record, endpoint))
 
 
 def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[WebhookEndpointWithSecret]:
@@ -100,7 +101,7 @@ def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[Webh
         "secret": signing.encrypt(endpoint["id"], secret),
         "previous_secret": record.row["secret"] if valid_s else None,
     }
-    return Change({**endpoint, "secret": secret}, [_replace(scope, record, endpoint, ciphertexts)])
+    return Change({**endpoint, "secret": secret}, _replace(scope, record, endpoint, ciphertexts))
 
 
 def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhookEndpoint]:
@@ -132,8 +133,8 @@ def _replace(
     record: WebhookEndpointRecord,
     endpoint: WebhookEndpoint,
     ciphertexts: table.Attributes | None = None,
-) -> table.Update:
-    """The write of a changed endpoint. Disabling starts a new generation; enabling or a new URL resets the health."""
+) -> Sequence[table.Write]:
+    """The writes of a changed endpoint. Disabling starts a new generation; enabling or a new URL resets the health."""
     before = record.doc
     internal = dict(ciphertexts or {})
     if before["enabled"] and endpoint["disabled_at"] is not None:

@@ -241,9 +241,9 @@ def test_what_was_stored_before_gets_its_rows_and_loses_them(
     monkeypatch.setenv("SEARCH", "on")
     person(stage, "New Hand")
     with as_test():
-        assert [search.renew_all(desk.scope, one) for one in (CUSTOMERS, APPOINTMENTS)] == [1, 0]
-        assert search.renew_all(desk.scope, CUSTOMERS) == 0
+        assert [one.renew_search_rows(desk.scope) for one in (CUSTOMERS, APPOINTMENTS)] == [1, 0]
+        assert CUSTOMERS.renew_search_rows(desk.scope) == 0
         assert desk.found("old hand") == [old]
         monkeypatch.setenv("SEARCH", "off")
-        assert search.renew_all(desk.scope, CUSTOMERS) == 2
+        assert CUSTOMERS.renew_search_rows(desk.scope) == 2
     assert [*search_rows(desk.scope)] == []
