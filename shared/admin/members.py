@@ -135,7 +135,7 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
         unchanged = "person = :person" if bound else "attribute_exists(pk) AND attribute_not_exists(person)"
         values = {":role": row["member_role"]} | ({":person": row["person"]} if bound else {})
         writes: Sequence[table.Write] = [
-            table.Delete(row["pk"], row["sk"], condition=f"{unchanged} AND member_role = :role", values=values),
+            table.Delete(row["pk"], row["sk"], table.Condition(f"{unchanged} AND member_role = :role", values)),
             table.Delete(pointer, _number(project_id)),
             *(_other_owner(row) if keep_an_owner else []),
             audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
@@ -160,13 +160,8 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         before = row["member_role"]
         if before == role:
             return _of_row(row)
-        update = table.Update(
-            row["pk"],
-            row["sk"],
-            set={"member_role": role},
-            condition="member_role = :before",
-            values={":before": before},
-        )
+        same_role = table.Condition("member_role = :before", {":before": before})
+        update = table.Update(row["pk"], row["sk"], set={"member_role": role}, condition=same_role)
         entry = audit.entry(
             project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
         )
@@ -187,13 +182,8 @@ def rebind(project_id: int, email: str, actor: Actor) -> Member:
         row = _find(project_id, _hash(email.strip()))
         if "person" not in row:
             return _of_row(row)
-        unbound = table.Update(
-            row["pk"],
-            row["sk"],
-            set={"person": None, "joined_at": None},
-            condition="person = :person",
-            values={":person": row["person"]},
-        )
+        same_person = table.equals("person", row["person"])
+        unbound = table.Update(row["pk"], row["sk"], set={"person": None, "joined_at": None}, condition=same_person)
         writes: Sequence[table.Write] = [
             unbound,
             table.Delete(_pk_of_person(row["person"]), _number(project_id)),
@@ -255,7 +245,7 @@ def join(person_id: str, email: str, actor: Actor) -> None:
             _pk(project_id),
             _hash(email),
             set={"person": person_id, "joined_at": now},
-            condition="attribute_exists(pk) AND attribute_not_exists(person)",
+            condition=table.PRESENT & table.equals("person", None),
         )
         pointer = {"pk": _pk_of_person(person_id), "sk": invitation["sk"], "kind": "project_of_person"}
         entry = audit.entry(project_id, actor, "member.joined", email)
@@ -287,9 +277,8 @@ def person(id: str, others: Sequence[tuple[str, str]] = ()) -> Person:
 
 def end_sessions(person_id: str) -> None:
     """End all present sessions of a person."""
-    op = table.Update(
-        _pk_of_person(person_id), _SESSIONS, set={"kind": "sessions", "signed_out_at": clock.now()}, condition=""
-    )
+    pk, now = _pk_of_person(person_id), clock.now()
+    op = table.Update(pk, _SESSIONS, set={"kind": "sessions", "signed_out_at": now}, condition=table.ALWAYS)
     table.write([op], ids.new("req_"))
 
 
@@ -311,7 +300,7 @@ def _other_owner(row: table.Row) -> list[table.Check]:
     other = next((one for one in rows if one["member_role"] == OWNER and one["sk"] != row["sk"]), None)
     if other is None:
         raise LastOwner
-    return [table.Check(other["pk"], other["sk"], condition="member_role = :owner", values={":owner": OWNER})]
+    return [table.Check(other["pk"], other["sk"], table.Condition("member_role = :owner", {":owner": OWNER}))]
 
 
 def _pk(project_id: int) -> str:

@@ -64,7 +64,7 @@ def touch(session: SignInSession) -> None:
 
 def end(session: SignInSession) -> None:
     """End the session."""
-    table.write([table.Delete(_pk(session.digest), "session", condition="")], ids.new("req_"))
+    table.write([table.Delete(_pk(session.digest), "session", table.ALWAYS)], ids.new("req_"))
 
 
 def _pk(digest: str) -> str:

@@ -79,7 +79,6 @@ def update(scope: Scope, patch: AgentSettingsPatch) -> Change[AgentSettings]:
         scope.pk(KIND),
         KIND,
         set={"kind": KIND, "doc": fields.to_json(settings), "v": stored.version + 1},
-        condition="v = :v" if stored.version else table.ABSENT,
-        values={":v": stored.version} if stored.version else {},
+        condition=table.unchanged(stored.version),
     )
     return Change(settings, [write])

@@ -85,16 +85,16 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
     return Start(
         [
             table.versioned(row, pace.get("v", 0)),
-            table.Put(_row(_CALL, scope, session_id, now + HELD_MS), condition=""),
-            table.Delete(_PK, _WAITS + session_id, condition=""),
-            *(table.Delete(_PK, row["sk"], condition="") for row in expired[:20] if session_id not in row["sk"]),
+            table.Put(_row(_CALL, scope, session_id, now + HELD_MS), table.ALWAYS),
+            table.Delete(_PK, _WAITS + session_id, table.ALWAYS),
+            *(table.Delete(_PK, row["sk"], table.ALWAYS) for row in expired[:20] if session_id not in row["sk"]),
         ]
     )
 
 
 def wait(scope: Scope, session_id: str, until: clock.Instant) -> Wait:
     """Let a queued call wait until the instant `until`. It keeps its place in the order."""
-    return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE_MS), condition="")])
+    return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE_MS), table.ALWAYS)])
 
 
 def back_off(scope: Scope, session_id: str) -> Wait:
@@ -106,7 +106,7 @@ def back_off(scope: Scope, session_id: str) -> Wait:
 
 def free_slot(session_id: str) -> table.Delete:
     """The write that gives a call's slot back."""
-    return table.Delete(_PK, _CALL + session_id, condition="")
+    return table.Delete(_PK, _CALL + session_id, table.ALWAYS)
 
 
 def active_calls() -> int:

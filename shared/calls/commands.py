@@ -222,14 +222,13 @@ def stop_calling(scope: Scope, customer: CustomerRecord, doc: Customer) -> Chang
     id = customer.row.get("active_session")
     update, *search_rows = CUSTOMERS.replace(scope, customer, doc)
     if id is None:
-        condition = f"{update.condition} AND attribute_not_exists(active_session)"
+        condition = update.condition & table.equals("active_session", None)
         return Change(doc, [dataclasses.replace(update, condition=condition), *search_rows])
     active = SESSIONS.find(scope, id)
     update = dataclasses.replace(
         update,
         set={**update.set, **({"active_session": None} if sessions.is_waiting(active) else {})},
-        condition=f"{update.condition} AND active_session = :active",
-        values={**update.values, ":active": id},
+        condition=update.condition & table.Condition("active_session = :active", {":active": id}),
     )
     end = transitions.end_by_opt_out(scope, active, frees_customer=False)
     return Change(doc, [update, *end, *search_rows], lambda: wake(scope, id))
@@ -311,8 +310,7 @@ def _link_session(
         scope.pk(CUSTOMERS.kind),
         customer.doc["id"],
         set={"active_session": session["id"]},
-        condition="v = :v AND attribute_not_exists(active_session)",
-        values={":v": customer.version},
+        condition=table.unchanged(customer.version) & table.equals("active_session", None),
     )
     if appointment is None:
         return [active]

@@ -103,13 +103,13 @@ def update(project_id: int, limits: Limits, before: Limits | None = None) -> tab
         return table.Update(pk, sk, set=_attributes(limits))
     known, default, wanted = _attributes(before), _attributes(Limits()), _attributes(limits)
     changes = {name: value for name, value in wanted.items() if value != known[name]}
-    conditions = [table.PRESENT]
+    conditions = [table.PRESENT.text]
     for name in changes:
         absent = f"attribute_not_exists({name})" if known[name] == default[name] else None
         same = f"{name} = :{name}" if known[name] is not None else None
         conditions.append(f"({' OR '.join(filter(None, (absent, same)))})")
     values = {f":{name}": value for name in changes if (value := known[name]) is not None}
-    return table.Update(pk, sk, set=changes, condition=" AND ".join(conditions), values=values)
+    return table.Update(pk, sk, set=changes, condition=table.Condition(" AND ".join(conditions), values))
 
 
 def set_limits(project_id: int, limits: Limits) -> None:

@@ -52,7 +52,7 @@ def write(
 
 def delete(scope: Scope, session_id: str) -> table.Delete:
     """The write that deletes a transcript, if there is one."""
-    return table.Delete(*_key(scope, session_id), condition="")
+    return table.Delete(*_key(scope, session_id), table.ALWAYS)
 
 
 def _key(scope: Scope, session_id: str) -> table.Key:

@@ -235,15 +235,8 @@ def end_call(
     update = save_changes(scope, record, changes, due)
     writes: list[table.Write] = [update]
     if frees_customer and "customer_deleted" not in record.row:
-        writes.append(
-            table.Update(
-                scope.pk(CUSTOMERS.kind),
-                session["customer_id"],
-                set={"active_session": None},
-                condition="active_session = :id",
-                values={":id": session["id"]},
-            )
-        )
+        pk, is_active = scope.pk(CUSTOMERS.kind), table.Condition("active_session = :id", {":id": session["id"]})
+        writes.append(table.Update(pk, session["customer_id"], set={"active_session": None}, condition=is_active))
     dialed = session["call_status"] == SessionCallStatus.DIALING
     if scope.livemode and (dialed or sessions.is_starting(record)):
         writes.append(project_limits.decrement(scope))
@@ -251,7 +244,7 @@ def end_call(
         writes.append(capacity.free_slot(session["id"]))
     if scope.livemode and dialed:
         used = {"calls": 1, "call_seconds": changes["duration_seconds"] or 0}
-        writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
+        writes.append(table.Put(usage.row(scope, session["id"], now, **used), table.ALWAYS))
     return Change(SESSIONS.after_write(record, writes).doc, writes)
 
 

@@ -60,7 +60,7 @@ def clear() -> None:
     """Delete the rows of earlier runs. A run leaves its own, because the receiver may not have read the verdict yet."""
     for page in table.query(_PK, limit=100):
         for row in page:
-            table.write([table.Delete(_PK, row["sk"], condition="")], _request())
+            table.write([table.Delete(_PK, row["sk"], table.ALWAYS)], _request())
 
 
 def submit(token: str, webhook: Received) -> bool:
@@ -75,7 +75,7 @@ def submit(token: str, webhook: Received) -> bool:
             _PK,
             _sk(token),
             set={"signature": webhook.signature, "payload": webhook.body},
-            condition="attribute_exists(pk) AND attribute_not_exists(payload)",
+            condition=table.PRESENT & table.equals("payload", None),
         )
         try:
             table.write([update], _request())

@@ -92,7 +92,7 @@ def _delete(api: _Api, customer: str) -> None:
 
 
 def _delete_row(customer: str) -> None:
-    table.write([table.Delete(SCOPE.pk("deleted_customer"), customer, condition="")], uuid.uuid4().hex)
+    table.write([table.Delete(SCOPE.pk("deleted_customer"), customer, table.ALWAYS)], uuid.uuid4().hex)
 
 
 def _await(token: str, until: clock.Instant) -> receipts.Received:

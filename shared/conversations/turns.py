@@ -195,8 +195,8 @@ def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequenc
     # Chosen at random, so that concurrent messages rarely choose the same one. One that is too late chooses again.
     slot = random.choice(free)
     row = {"pk": scope.pk("slot"), "sk": slot, "kind": "slot", "expires_at": _slot_expires_at(message)}
-    condition, values = f"{table.ABSENT} OR expires_at <= :now", {":now": clock.to_unix(clock.now())}
-    return {**message, "slot": slot}, [table.Put(row, condition=condition, values=values)]
+    is_free = table.Condition("attribute_not_exists(pk) OR expires_at <= :now", {":now": clock.to_unix(clock.now())})
+    return {**message, "slot": slot}, [table.Put(row, is_free)]
 
 
 def free_slot(message: MessageRow) -> Sequence[table.Delete]:
@@ -204,7 +204,7 @@ def free_slot(message: MessageRow) -> Sequence[table.Delete]:
     # Another message may have taken a slot whose lease has expired. A condition could fail the turn.
     if "slot" not in message or _slot_expires_at(message) <= clock.to_unix(clock.now()):
         return ()
-    return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], condition="")]
+    return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], table.ALWAYS)]
 
 
 def _slot_expires_at(message: MessageRow) -> clock.UnixSeconds:

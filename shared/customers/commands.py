@@ -81,7 +81,7 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     elif writes:
         # The phone may have changed since it was read.
         pk, id = scope.pk(CUSTOMERS.kind), customer["id"]
-        writes.append(table.Check(pk, id, condition="v = :v", values={":v": record.version}))
+        writes.append(table.Check(pk, id, table.unchanged(record.version)))
     return Change(customer, writes)
 
 
@@ -97,7 +97,8 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     customer = apply_deletion(record.doc, {})
     active = record.row.get("active_session")
     removal, insertion, *search_rows = CUSTOMERS.move_to_deleted(scope, record, customer)
-    unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
-    values = dict(removal.values) | ({} if active is None else {":active": active})
-    removal = dataclasses.replace(removal, condition=f"{removal.condition} AND {unchanged}", values=values)
+    unchanged = table.equals("active_session", None)
+    if active is not None:
+        unchanged = table.Condition("active_session = :active", {":active": active})
+    removal = dataclasses.replace(removal, condition=removal.condition & unchanged)
     return Change(customer, [removal, insertion, *calls.end_with_customer(scope, record), *search_rows])

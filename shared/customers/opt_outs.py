@@ -87,12 +87,12 @@ def _first(scope: Scope, key: str) -> table.Write:
 
 def _put(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
     pk, sk = _address(scope, phone_hash)
-    return [] if table.get(pk, sk) else [table.Put({"pk": pk, "sk": sk, "kind": KIND}, condition="")]
+    return [] if table.get(pk, sk) else [table.Put({"pk": pk, "sk": sk, "kind": KIND}, table.ALWAYS)]
 
 
 def _delete(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
     pk, sk = _address(scope, phone_hash)
-    return [table.Delete(pk, sk, condition="")] if table.get(pk, sk) else []
+    return [table.Delete(pk, sk, table.ALWAYS)] if table.get(pk, sk) else []
 
 
 def _address(scope: Scope, phone_hash: str) -> table.Key:

@@ -90,7 +90,7 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
         "kind": "erasure",
         "expires_at": table.expiry(clock.now() + customers.ERASURE_KEPT_MS),
     }
-    erasure = table.write_and_get(table.Update(pk, sk, set=marks, condition=""))
+    erasure = table.write_and_get(table.Update(pk, sk, set=marks, condition=table.ALWAYS))
     stopped = _delete_customer(scope, customer_id)
     if stopped:
         yield "deleted the customer"
@@ -289,10 +289,8 @@ def _erase_event(scope: Scope, id: str) -> bool:
         _delete(row["pk"], row["sk"])
     retries = events[0].get("retries") if events else None
     # A manual retry creates a delivery, and counts it in the event's row.
-    unchanged = "attribute_not_exists(retries)" if retries is None else "retries = :retries"
-    values = {} if retries is None else {":retries": retries}
-    event = table.Delete(pk, id, condition=unchanged, values=values)
-    others = [table.Delete(row["pk"], row["sk"], condition="") for row in of_event[:_DELIVERIES]]
+    event = table.Delete(pk, id, table.equals("retries", retries))
+    others = [table.Delete(row["pk"], row["sk"], table.ALWAYS) for row in of_event[:_DELIVERIES]]
     table.write([event, *others], uuid.uuid4().hex)
     return bool(events)
 
@@ -354,7 +352,7 @@ def _entries(collection: Collection[Any, Any], scope: Scope, customer_id: str) -
 
 def _delete(pk: str, sk: str) -> None:
     """Delete a row, if it exists."""
-    _execute(table.Delete(pk, sk, condition=""))
+    _execute(table.Delete(pk, sk, table.ALWAYS))
 
 
 def _execute(delete: table.Write) -> None:

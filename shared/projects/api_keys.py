@@ -153,7 +153,7 @@ def rotation(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Ins
         row["pk"],
         row["sk"],
         set={"valid_until": min(ends_at, row.get("valid_until", ends_at))},
-        condition="attribute_exists(pk) AND attribute_not_exists(revoked_at)",
+        condition=table.PRESENT & table.equals("revoked_at", None),
     )
     return dataclasses.replace(new, writes=(*new.writes, end))
 
@@ -187,12 +187,8 @@ def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> Ap
         if "revoked_at" in row:
             return _of_row(row)
         now = clock.iso(clock.now())
-        op = table.Update(
-            row["pk"],
-            row["sk"],
-            set={"revoked_at": now},
-            condition="attribute_exists(pk) AND attribute_not_exists(revoked_at)",
-        )
+        is_valid = table.PRESENT & table.equals("revoked_at", None)
+        op = table.Update(row["pk"], row["sk"], set={"revoked_at": now}, condition=is_valid)
         table.write([op, *also], ids.new("req_"))
         return _of_row(row | {"revoked_at": now})
 
@@ -205,7 +201,7 @@ def delete(project_id: int, key_id: str) -> None:
     pointer = table.get(f"P#{project_id}#keys", key_id)
     if pointer is not None:
         rows = (_row_key(pointer["digest"]), (pointer["pk"], pointer["sk"]))
-        table.write([table.Delete(pk, sk, condition="") for pk, sk in rows], ids.new("req_"))
+        table.write([table.Delete(pk, sk, table.ALWAYS) for pk, sk in rows], ids.new("req_"))
 
 
 def expected_scope(plaintext: str) -> Scope | None:

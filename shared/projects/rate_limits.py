@@ -103,23 +103,24 @@ def whole_seconds(milliseconds: int) -> int:
 
 
 def _count_first(pk: str, sk: str, moment: Moment) -> table.Update:
+    condition = f"{CONDITION} AND (attribute_not_exists(m) OR m < :s_m OR m > :latest)"
+    values = {":latest": latest_minute(moment.now), ":now": moment.now}
     return table.Update(
         pk,
         sk,
         set={"m": moment.minute, "w": {"n": 1, moment.second: 1}},
-        condition=f"{CONDITION} AND (attribute_not_exists(m) OR m < :s_m OR m > :latest)",
-        values={":latest": latest_minute(moment.now), ":now": moment.now},
+        condition=table.Condition(condition, values),
     )
 
 
 def _count_next(pk: str, sk: str, moment: Moment) -> table.Update:
-    second = moment.second
+    used = f"w.{moment.second}"
+    remains = f"{CONDITION} AND m = :m AND w.n < :per_minute AND (attribute_not_exists({used}) OR {used} < :per_second)"
     return table.Update(
         pk,
         sk,
-        expressions=("w.n = w.n + :one", f"w.{second} = if_not_exists(w.{second}, :zero) + :one"),
-        condition=f"{CONDITION} AND m = :m AND w.n < :per_minute"
-        f" AND (attribute_not_exists(w.{second}) OR w.{second} < :per_second)",
+        expressions=("w.n = w.n + :one", f"{used} = if_not_exists({used}, :zero) + :one"),
+        condition=table.Condition(remains),
         values={
             ":m": moment.minute,
             ":one": 1,

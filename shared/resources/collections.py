@@ -214,8 +214,7 @@ class Collection(Generic[D, R]):
             scope.pk(self.kind),
             doc["id"],
             set=changes | self.index(scope, doc) | self._latest(record, doc) | found_by | dict(internal or {}),
-            condition="v = :v",
-            values={":v": record.version},
+            condition=table.unchanged(record.version),
         )
         return update, *search_rows
 
@@ -252,13 +251,13 @@ class Collection(Generic[D, R]):
             **self._owner_index(scope, doc),
             **{name: value for name, value in record.row.items() if name in ("latest_at", "latest_until")},
         }
-        delete = table.Delete(scope.pk(self.kind), doc["id"], condition="v = :v", values={":v": record.version})
+        delete = table.Delete(scope.pk(self.kind), doc["id"], table.unchanged(record.version))
         _, search_rows = self._search_changes(scope, doc, record)
         return delete, table.Put(row), *search_rows
 
     def erase(self, scope: Scope, row: table.Row) -> tuple[table.Delete, *tuple[table.Write, ...]]:
         """The writes that delete this row of a resource for good, if it has not changed since it was read."""
-        delete = table.Delete(row["pk"], row["sk"], condition="v = :v", values={":v": row["v"]})
+        delete = table.Delete(row["pk"], row["sk"], table.unchanged(row["v"]))
         return delete, *search.deletions(scope, self.kind, row)
 
     def renew_search_rows(self, scope: Scope) -> int:
@@ -315,7 +314,7 @@ class Collection(Generic[D, R]):
         record = self.record(row)
         found_by, search_rows = self._search_changes(scope, record.doc, record)
         if found_by:
-            update = table.Update(pk, id, set=found_by, condition="v = :v", values={":v": record.version})
+            update = table.Update(pk, id, set=found_by, condition=table.unchanged(record.version))
             table.write([update, *search_rows], uuid.uuid4().hex)
         return bool(found_by)
 

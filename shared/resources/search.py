@@ -64,13 +64,14 @@ def changes(scope: Scope, kind: str, id: str, before: str | None, after: str | N
     They have no condition: the resource's own write has one.
     """
     old, new = ({*_keys(scope, kind, id, text or "")} for text in (before, after))
-    puts = [table.Put({"pk": pk, "sk": sk, "kind": "search"}, condition="") for pk, sk in sorted(new - old)]
-    return [*puts, *(table.Delete(pk, sk, condition="") for pk, sk in sorted(old - new))]
+    puts = [table.Put({"pk": pk, "sk": sk, "kind": "search"}, table.ALWAYS) for pk, sk in sorted(new - old)]
+    return [*puts, *(table.Delete(pk, sk, table.ALWAYS) for pk, sk in sorted(old - new))]
 
 
 def deletions(scope: Scope, kind: str, row: table.Row) -> list[table.Write]:
     """The writes that delete the search rows of a resource with this row."""
-    return [table.Delete(*key, condition="") for key in _keys(scope, kind, row["sk"], row.get("found_by", ""))]
+    keys = _keys(scope, kind, row["sk"], row.get("found_by", ""))
+    return [table.Delete(*key, table.ALWAYS) for key in keys]
 
 
 def by_words(scope: Scope, kind: str, text: str, *, newest_first: bool = False) -> tuple[list[str], bool]:

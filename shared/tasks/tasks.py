@@ -128,17 +128,16 @@ def claim_row(pk: str, sk: str, until: clock.Instant) -> Claim[R] | NotDue | Non
     """
     now, token = clock.now(), uuid.uuid4().hex
     lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
-    free = "due_at <= :now AND attribute_not_exists(lease)"
+    free = table.Condition("due_at <= :now AND attribute_not_exists(lease)", {":now": now})
     claimed: Claim[R] | None
-    claimed, old = _try_to_claim(table.Update(pk, sk, set=lease, condition=free, values={":now": now}), token)
+    claimed, old = _try_to_claim(table.Update(pk, sk, set=lease, condition=free), token)
     if claimed is None and old is not None and "due_at" in old:
         if old["due_at"] > now:
             return NotDue(old["due_at"] - now)
         if not _is_leased(old):
-            expired = "lease = :lease" if "lease" in old else "attribute_not_exists(lease)"
-            values = {":lease": old["lease"]} if "lease" in old else {}
+            expired = table.equals("lease", old.get("lease"))
             lease["lost"] = old.get("lost", 0) + 1
-            claimed, _ = _try_to_claim(table.Update(pk, sk, set=lease, condition=expired, values=values), token)
+            claimed, _ = _try_to_claim(table.Update(pk, sk, set=lease, condition=expired), token)
     if claimed is not None:
         trace.follow(claimed.row)
     return claimed
@@ -170,8 +169,8 @@ def claim_soon(pk: str, sk: str, until: Callable[[], clock.Instant]) -> Claim[R]
 def update_if_waiting(row: Mapping[str, Any], changes: table.Attributes) -> table.Update:
     """The write of these attributes, on condition that the step is due as in `row` and no worker has claimed it."""
     # A worker that records a step changes `due_at`.
-    condition = "due_at = :due_at AND attribute_not_exists(lease)"
-    return table.Update(row["pk"], row["sk"], set=changes, condition=condition, values={":due_at": row["due_at"]})
+    condition = table.equals("due_at", row["due_at"]) & table.equals("lease", None)
+    return table.Update(row["pk"], row["sk"], set=changes, condition=condition)
 
 
 def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = False) -> None:
@@ -250,7 +249,7 @@ def postpone_wake_up(row: table.Row) -> None:
         # The shard, too: the stage may have another number of shards than when the row was written.
         set={"due": due(clock.now() + interval_ms), "due_shard": due_shard(row["sk"])},
         expressions=("wake_ups = if_not_exists(wake_ups, :none) + :one",),
-        condition="due = :due",
+        condition=table.Condition("due = :due"),
         values={":due": row["due"], ":none": 0, ":one": 1},
     )
     with contextlib.suppress(table.ConditionFailed, table.Contended):
@@ -268,6 +267,7 @@ def _if_claimed(claim: Claim[Any], write: table.Write, *, keep: bool) -> table.W
     if not isinstance(write, table.Update) or (write.pk, write.sk) != (claim.row["pk"], claim.row["sk"]):
         return write
     changes = write.set if keep else {**_UNCLAIMED, **write.set}
-    held = "lease = :lease"
-    condition = f"({write.condition}) AND {held}" if write.condition else held
-    return dataclasses.replace(write, set=changes, condition=condition, values={**write.values, ":lease": claim.token})
+    held = table.equals("lease", claim.token)
+    if write.condition != table.ALWAYS:
+        held = dataclasses.replace(write.condition, text=f"({write.condition.text})") & held
+    return dataclasses.replace(write, set=changes, condition=held)

@@ -112,11 +112,11 @@ def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
 
     Therefore one attempt gives each notice, and `noticed` exists only together with `failing_since`.
     """
-    noticed = "attribute_exists(noticed)" if endpoint.noticed else "attribute_not_exists(noticed)"
-    since, values = "attribute_not_exists(failing_since)", write.values
+    noticed = table.Condition("attribute_exists(noticed)") if endpoint.noticed else table.equals("noticed", None)
+    since = table.equals("failing_since", None)
     if endpoint.failing_since is not None:
-        since, values = "failing_since = :since", {**values, ":since": endpoint.failing_since}
-    return dataclasses.replace(write, condition=f"{write.condition} AND {noticed} AND {since}", values=values)
+        since = table.Condition("failing_since = :since", {":since": endpoint.failing_since})
+    return dataclasses.replace(write, condition=write.condition & noticed & since)
 
 
 def _notice(endpoint: Snapshot, outcome: AttemptOutcome) -> Notice | None:
@@ -150,10 +150,8 @@ def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change
 
 def set_attributes(scope: Scope, endpoint: Snapshot, **attributes: table.Value | None) -> table.Update:
     """The write of an endpoint's health attributes, on condition that the endpoint has not changed since."""
-    condition, version = "v = :v", {":v": endpoint.version}
-    return table.Update(
-        scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"], set=attributes, condition=condition, values=version
-    )
+    pk, unchanged = scope.pk(WEBHOOK_ENDPOINTS.kind), table.unchanged(endpoint.version)
+    return table.Update(pk, endpoint.doc["id"], set=attributes, condition=unchanged)
 
 
 def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:

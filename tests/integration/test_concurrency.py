@@ -489,7 +489,7 @@ def test_a_record_decides_and_then_a_rule_whatever_the_order_of_the_writes(order
     writes: dict[str, table.Write] = {
         "record": table.Put({"pk": pk, "sk": "record"}, is_record=True),
         "rule": table.Check(pk, "rule", refusal=PermissionError),
-        "version": table.Update(pk, "version", set={"v": 2}, condition="v = :v", values={":v": 1}),
+        "version": table.Update(pk, "version", set={"v": 2}, condition=table.unchanged(1)),
     }
     with pytest.raises(transactions.Recorded):
         transactions.commit(lambda: Change(None, [writes[name] for name in order]), "second")

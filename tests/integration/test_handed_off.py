@@ -49,7 +49,7 @@ def test_a_conversation_that_an_earlier_release_handed_over_stays_with_the_perso
     row = table.get(thread.scope.pk("conversation"), thread.id)
     assert row is not None
     old = {name: value for name, value in json.loads(row["doc"]).items() if name not in ("waiting", "handoff")}
-    table.write([table.Put(row | {"doc": json.dumps(old), "handed_off": True}, condition="")], "req_test")
+    table.write([table.Put(row | {"doc": json.dumps(old), "handed_off": True}, table.ALWAYS)], "req_test")
     reply = send_and_get(stage, stopped_clock, thread, CONFIRM)["reply"]
     assert (reply["actions"], reply["holding"]) == ([], True)
     assert get_resource(stage, thread.appointment)["status"] == "pending"

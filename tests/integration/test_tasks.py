@@ -34,7 +34,7 @@ class Job:
         """Write the row, due at this instant or now."""
         row = {"pk": self.pk, "sk": self.sk, "kind": "job", "done": 0} | attributes
         due_at = clock.now() if at is None else at
-        table.write([table.Put(row | tasks.due_attributes(self.sk, due_at), condition="")], ids.new("req_"))
+        table.write([table.Put(row | tasks.due_attributes(self.sk, due_at), table.ALWAYS)], ids.new("req_"))
         return self
 
     def claim(self, lease: int = LEASE) -> Claim[table.Row] | NotDue | None:
@@ -285,7 +285,7 @@ def test_a_step_that_loses_a_race_is_taken_again_on_the_row_as_it_is(job: Job) -
         seen.append(claim.row["v"])
         if len(seen) == 1:
             table.write([table.Update(job.pk, job.sk, set={"v": 2})], "somebody else")
-        write = dataclasses.replace(job.done(1), condition="v = :v", values={":v": claim.row["v"]})
+        write = dataclasses.replace(job.done(1), condition=table.unchanged(claim.row["v"]))
         record(claim, write)
 
     assert tasks.run_due_steps(job.pk, job.sk, LEASE, step) is None
@@ -349,7 +349,7 @@ def test_conflicts_are_tried_again_until_the_write_succeeds(job: Job) -> None:
         done = job.row["done"]
         if done < 3:
             table.write([table.Update(job.pk, job.sk, set={"done": done + 1})], "somebody else")
-        write = dataclasses.replace(job.done(10), condition="done = :done", values={":done": done})
+        write = dataclasses.replace(job.done(10), condition=table.equals("done", done))
         table.write([write], "me")
         return int(done)
 
@@ -361,7 +361,7 @@ def test_conflicts_without_end_are_given_up(job: Job) -> None:
 
     def attempt() -> None:
         tries.append(clock.now())
-        table.write([dataclasses.replace(job.done(1), condition="done = :never", values={":never": -1})], "me")
+        table.write([dataclasses.replace(job.done(1), condition=table.equals("done", -1))], "me")
 
     with pytest.raises(table.ConditionFailed):
         transactions.retry_on_conflict(attempt)

@@ -29,7 +29,7 @@ class Planted:
 PLANTED = (
     Planted(
         "a row is inserted without a condition",
-        ("shared/store/table/writes.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
+        ("shared/store/table/writes.py", "    condition: Condition = ABSENT\n", "    condition: Condition = ALWAYS\n"),
         "9.1",
         seed=16,
     ),
@@ -53,8 +53,8 @@ PLANTED = (
         "a change does not check the version that it was read with",
         (
             "shared/resources/collections.py",
-            '            condition="v = :v",\n            values={":v": record.version},',
-            '            condition="v >= :v",\n            values={":v": record.version},',
+            "            condition=table.unchanged(record.version),",
+            '            condition=table.Condition("v >= :v", {":v": record.version}),',
         ),
         "3.7 or 3.11 or 6.5 or 9.1",
         seed=36,
@@ -76,7 +76,11 @@ PLANTED = (
     ),
     Planted(
         "the result of a step is written without the claim",
-        ("shared/tasks/tasks.py", 'held = "lease = :lease"', 'held = "(lease <> :lease OR lease = :lease)"'),
+        (
+            "shared/tasks/tasks.py",
+            'table.equals("lease", claim.token)',
+            'table.Condition("(lease <> :t OR lease = :t)", {":t": claim.token})',
+        ),
         "9.1",
         seed=619,
         focus="claims",
@@ -182,7 +186,11 @@ PLANTED = (
     ),
     Planted(
         "two calls to one customer at once",
-        ("shared/calls/commands.py", '"v = :v AND attribute_not_exists(active_session)"', '"v >= :v"'),
+        (
+            "shared/calls/commands.py",
+            'table.unchanged(customer.version) & table.equals("active_session", None)',
+            'table.Condition("v >= :v", {":v": customer.version})',
+        ),
         "7.3",
         seed=4,
         focus="calls",
@@ -417,7 +425,7 @@ PLANTED = (
     ),
     Planted(
         "a live message takes no slot",
-        ("shared/conversations/turns.py", "[table.Put(row, condition=condition, values=values)]", "[]"),
+        ("shared/conversations/turns.py", "[table.Put(row, is_free)]", "[]"),
         "8.16",
         seed=10,
         focus="slots",
@@ -426,7 +434,7 @@ PLANTED = (
         "a slot is not freed with the reply",
         (
             "shared/conversations/turns.py",
-            """    return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], condition="")]""",
+            """    return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], table.ALWAYS)]""",
             "    return ()",
         ),
         "8.16",
@@ -444,7 +452,7 @@ PLANTED = (
         "a live call takes no slot of the stage",
         (
             "shared/calls/capacity.py",
-            """            table.Put(_row(_CALL, scope, session_id, now + HELD_MS), condition=""),\n""",
+            """            table.Put(_row(_CALL, scope, session_id, now + HELD_MS), table.ALWAYS),\n""",
             "",
         ),
         "7.12",
@@ -723,7 +731,7 @@ PLANTED = (
     ),
     Planted(
         "a form that is sent twice has two effects",
-        ("functions/admin/visits.py", "table.Put(row, is_record=True)", 'table.Put(row, condition="")'),
+        ("functions/admin/visits.py", "table.Put(row, is_record=True)", "table.Put(row, table.ALWAYS)"),
         "pages",
         seed=4,
         focus="pages",

@@ -245,4 +245,4 @@ def remaining_data(whom: Person, *, idempotency: bool = False) -> Iterator[str]:
 def put_back(items: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as a restored table has them."""
     for item in items:
-        table.write([table.Put(dict(item), condition="")], "restore")
+        table.write([table.Put(dict(item), table.ALWAYS)], "restore")

@@ -24,6 +24,7 @@ from shared.calls.simulated import SPEAKING, SimulatedCall, simulate
 from shared.calls.simulated_numbers import SCRIPTED_CALLS, ScriptedCall
 from shared.core import clock
 from shared.docs import samples
+from shared.store import table
 from shared.store.keys import Scope
 from tests.support import rows
 
@@ -135,7 +136,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
         original, doc = dialogue.staged
         assert concerned is original
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
-        assert APPOINTMENTS.replace(SCOPE, original, doc)[0].values == {":v": 7}
+        assert APPOINTMENTS.replace(SCOPE, original, doc)[0].condition == table.unchanged(7)
     else:
         assert dialogue.staged is None
     ending = SCRIPTED_CALLS[nn].ending

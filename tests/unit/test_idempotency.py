@@ -16,6 +16,7 @@ from shared.api.idempotency import IdempotencyKey
 from shared.api.responses import Response
 from shared.core import clock
 from shared.core.errors import ApiError
+from shared.store import table
 from shared.store.keys import Scope
 
 NOW = 1_790_000_000
@@ -140,5 +141,4 @@ def test_a_record_counts_for_24_hours_and_gives_way_after_them() -> None:
     put = idempotency.save_response(key(), SAVED, "req_1")
 
     assert put.row["expires_at"] == NOW + 24 * 3600
-    assert put.condition == "attribute_not_exists(pk) OR expires_at <= :now"
-    assert put.values == {":now": NOW}
+    assert put.condition == table.Condition("attribute_not_exists(pk) OR expires_at <= :now", {":now": NOW})

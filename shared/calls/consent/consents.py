@@ -282,15 +282,13 @@ def save(consent: Consent, doc: ConsentDocument, internal: table.Attributes | No
     `internal` attributes are set, or removed if they are None. They include those of the
     task (`tasks.due_attributes`).
     """
-    condition, values = (table.ABSENT, {}) if consent.row is None else ("v = :v", {":v": consent.version})
     attributes: dict[str, table.Value | None] = {
         "kind": "consent",
         "doc": fields.to_json(doc),
         "v": consent.version + 1,
     }
-    return table.Update(
-        consent.key, "consent", set=attributes | dict(internal or {}), condition=condition, values=values
-    )
+    attributes |= internal or {}
+    return table.Update(consent.key, "consent", set=attributes, condition=table.unchanged(consent.version))
 
 
 def after_write(consent: Consent, write: table.Update) -> Consent:
@@ -301,9 +299,7 @@ def after_write(consent: Consent, write: table.Update) -> Consent:
 
 def check_unchanged(consent: Consent) -> table.Check:
     """The condition that the consent did not change since it was read."""
-    if consent.row is None:
-        return table.Check(consent.key, "consent", condition=table.ABSENT)
-    return table.Check(consent.key, "consent", condition="v = :v", values={":v": consent.version})
+    return table.Check(consent.key, "consent", table.unchanged(consent.version))
 
 
 def wake_up(pk: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:
@@ -331,7 +327,7 @@ def save_asker(consent: Consent, message_id: str) -> table.Put:
     """The write that records which project asked a phone, so that a reply finds it."""
     row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
     expires_at = table.expiry(clock.now() + ASKER_KEPT_MS)
-    return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, condition="")
+    return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, table.ALWAYS)
 
 
 def find_asker(phone: str, message_id: str | None) -> Scope | None:

@@ -65,7 +65,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
 
 def delete(contact_id: str) -> table.Delete:
     """The write after which events of the contact are ignored."""
-    return table.Delete(_pk(contact_id), "contact", condition="")
+    return table.Delete(_pk(contact_id), "contact", table.ALWAYS)
 
 
 def make_step_due(scope: Scope, session_id: str) -> None:
@@ -94,8 +94,7 @@ def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -
             scope.pk(SESSIONS.kind),
             session_id,
             set={**due, **attributes, "v": row["v"] + 1},
-            condition="v = :v",
-            values={":v": row["v"]},
+            condition=table.unchanged(row["v"]),
         )
         table.write([update], uuid.uuid4().hex)
         raw = attributes.get("raw_recording_key") or row.get("raw_recording_key")
@@ -154,7 +153,7 @@ def _link(scope: Scope, session: Session, contact_id: str) -> table.Put:
     """The write by which events of the contact find its session."""
     row: table.Row = {"pk": _pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
     owner = {"project_id": scope.project_id, "livemode": scope.livemode}
-    return table.Put(row | owner | {"expires_at": table.expiry(clock.now() + CONTACT_KEPT_MS)}, condition="")
+    return table.Put(row | owner | {"expires_at": table.expiry(clock.now() + CONTACT_KEPT_MS)}, table.ALWAYS)
 
 
 def _pk(contact_id: str) -> str:

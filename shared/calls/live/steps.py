@@ -179,8 +179,8 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
             changes: SessionChanges = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
             return [transitions.save_changes(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
-    unchanged = {":v": record.version}
-    return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
+    unchanged = table.unchanged(record.version)
+    return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition=unchanged)]
 
 
 def _describe(contact_id: str, age_ms: int) -> ContactState | None:

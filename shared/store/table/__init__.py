@@ -2,7 +2,7 @@
 
 encoding    rows in DynamoDB's JSON, with long documents compressed
 reads       get, query and what belongs to them. Strongly consistent, except those of an index
-writes      one operation, or several as one transaction
+writes      one operation, or several as one transaction, each with its condition
 
 ConditionFailed(op, old)    the condition of an operation failed; nothing was written
 Contended(op)               transaction conflicts on the row of an operation; nothing was written
@@ -26,9 +26,11 @@ from shared.store.table.reads import is_expired as is_expired
 from shared.store.table.reads import query as query
 from shared.store.table.reads import rows_of as rows_of
 from shared.store.table.writes import ABSENT as ABSENT
+from shared.store.table.writes import ALWAYS as ALWAYS
 from shared.store.table.writes import PRESENT as PRESENT
 from shared.store.table.writes import WRITERS as WRITERS
 from shared.store.table.writes import Check as Check
+from shared.store.table.writes import Condition as Condition
 from shared.store.table.writes import ConditionFailed as ConditionFailed
 from shared.store.table.writes import Contended as Contended
 from shared.store.table.writes import Delete as Delete
@@ -37,6 +39,8 @@ from shared.store.table.writes import Put as Put
 from shared.store.table.writes import Refusal as Refusal
 from shared.store.table.writes import Update as Update
 from shared.store.table.writes import Write as Write
+from shared.store.table.writes import equals as equals
+from shared.store.table.writes import unchanged as unchanged
 from shared.store.table.writes import versioned as versioned
 from shared.store.table.writes import write as write
 from shared.store.table.writes import write_and_get as write_and_get

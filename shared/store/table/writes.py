@@ -23,8 +23,6 @@ from shared.aws.services import AwsError, Unavailable
 from shared.core import clock, trace
 from shared.store.table.encoding import Row, Value, decode, encode, key, stored
 
-ABSENT = "attribute_not_exists(pk)"
-PRESENT = "attribute_exists(pk)"
 MAX_CONFLICTS = 3
 """The number of consecutive transaction conflicts after which a write raises Contended."""
 WRITERS = 8
@@ -48,12 +46,41 @@ class Meaning(IntEnum):
 
 
 @dataclass(frozen=True)
+class Condition:
+    """What must be true of a row when it is written: a condition expression, and the values that it names."""
+
+    text: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def __and__(self, other: Condition) -> Condition:
+        """Both conditions. A text with OR must be in parentheses."""
+        return Condition(f"{self.text} AND {other.text}", {**self.values, **other.values})
+
+
+def equals(name: str, value: Value | None) -> Condition:
+    """The condition that the row has this value of an attribute, or does not have the attribute if it is None."""
+    if value is None:
+        return Condition(f"attribute_not_exists({name})")
+    return Condition(f"{name} = :{name}", {f":{name}": value})
+
+
+def unchanged(version: int) -> Condition:
+    """The condition that the row has this version `v`, or does not exist if it is 0."""
+    return equals("v", version) if version else ABSENT
+
+
+ALWAYS = Condition("")
+"""The row may be anything, or not exist."""
+ABSENT = equals("pk", None)
+PRESENT = Condition("attribute_exists(pk)")
+
+
+@dataclass(frozen=True)
 class Put:
     """Write a row, by default only if it does not exist."""
 
     row: Row
-    condition: str = ABSENT
-    values: Mapping[str, Value] = field(default_factory=dict)
+    condition: Condition = ABSENT
     refusal: Refusal | None = None
     on_contended: Exception | None = None
     """What `commit` raises instead of Contended."""
@@ -69,8 +96,9 @@ class Update:
     sk: str
     set: Mapping[str, Value | None] = field(default_factory=dict)
     expressions: tuple[str, ...] = ()
-    condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
+    """The values that `expressions` name. The condition may name them, too."""
+    condition: Condition = PRESENT
     refusal: Refusal | None = None
 
 
@@ -80,8 +108,7 @@ class Delete:
 
     pk: str
     sk: str
-    condition: str = PRESENT
-    values: Mapping[str, Value] = field(default_factory=dict)
+    condition: Condition = PRESENT
     refusal: Refusal | None = None
 
 
@@ -91,8 +118,7 @@ class Check:
 
     pk: str
     sk: str
-    condition: str = PRESENT
-    values: Mapping[str, Value] = field(default_factory=dict)
+    condition: Condition = PRESENT
     refusal: Refusal | None = None
 
 
@@ -101,8 +127,7 @@ def versioned(row: Row, version: int) -> Put:
 
     The row loses the writers of its earlier versions.
     """
-    condition, values = (ABSENT, {}) if version == 0 else ("v = :v", {":v": version})
-    return Put(row | {"v": version + 1}, condition=condition, values=values)
+    return Put(row | {"v": version + 1}, condition=unchanged(version))
 
 
 Write = Put | Update | Delete | Check
@@ -141,7 +166,7 @@ def write(ops: Sequence[Write], request_id: str) -> None:
     AwsError.
     """
     # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
-    if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition):
+    if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition != ALWAYS):
         _write_one(ops[0], request_id)
     else:
         _write_all(ops, request_id)
@@ -252,7 +277,7 @@ def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
         "TableName": os.environ["TABLE_NAME"],
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
-    values = op.values
+    values: Mapping[str, Value] = {}
     if isinstance(op, Put):
         parameters["Item"] = encode({**op.row, **author})
     else:
@@ -261,10 +286,10 @@ def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
         attributes = {**op.set, **author}
         parameters["UpdateExpression"] = _update_expression(attributes, op.expressions)
         sets = {f":s_{name}": stored(name, value) for name, value in attributes.items() if value is not None}
-        values = {**sets, **values}
-    if op.condition:
-        parameters["ConditionExpression"] = op.condition
-    if values:
+        values = {**sets, **op.values}
+    if op.condition != ALWAYS:
+        parameters["ConditionExpression"] = op.condition.text
+    if values := {**values, **op.condition.values}:
         parameters["ExpressionAttributeValues"] = encode(values)
     return parameters
 

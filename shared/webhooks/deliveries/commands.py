@@ -62,8 +62,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
         event_row["pk"],
         event_row["sk"],
         set={"retries": retries + 1, "expires_at": new["expires_at"], **_cause(event_row)},
-        condition="retries = :retries" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
-        values={":retries": retries} if retries else {},
+        condition=table.equals("retries", retries) if retries else table.PRESENT & table.equals("retries", None),
     )
     unlist = [table.Update(row["pk"], row["sk"], set={"f1": None, **_cause(row)}) for row in to_endpoint if "f1" in row]
     doc: Delivery = json.loads(new["doc"])

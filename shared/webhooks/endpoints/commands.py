@@ -43,8 +43,8 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
         scope.pk("count"),
         WEBHOOK_ENDPOINTS.kind,
         expressions=("n = if_not_exists(n, :zero) + :one",),
-        condition="attribute_not_exists(n) OR n < :limit",
-        values={":zero": 0, ":one": 1, ":limit": LIMIT},
+        values={":zero": 0, ":one": 1},
+        condition=table.Condition("attribute_not_exists(n) OR n < :limit", {":limit": LIMIT}),
         refusal=lambda: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
     )
     inserts = WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation)

@@ -279,4 +279,4 @@ def snapshot(row: Mapping[str, Any]) -> Snapshot:
 def unchanged(scope: Scope, endpoint: Snapshot) -> table.Check:
     """The check that the endpoint has not changed since it was read."""
     pk = scope.pk(WEBHOOK_ENDPOINTS.kind)
-    return table.Check(pk, endpoint.doc["id"], condition="v = :v", values={":v": endpoint.version})
+    return table.Check(pk, endpoint.doc["id"], table.unchanged(endpoint.version))
