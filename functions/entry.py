@@ -16,13 +16,12 @@ gc.disable()
 
 import functools
 import importlib
-import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from shared.aws import services
-from shared.core import log, metrics
+from shared.core import log, metrics, settings
 from shared.core.metrics import FAILED_INVOCATIONS
 
 
@@ -59,7 +58,7 @@ def counting_failures(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
     return counting
 
 
-_function = importlib.import_module(f"functions.{os.environ['SERVICE_NAME']}")
+_function = importlib.import_module(f"functions.{settings.service_name()}")
 warm(_function)
 handler = counting_failures(_function.handler)
 gc.freeze()

@@ -44,7 +44,7 @@ from shared.aws.connections import (
 )
 from shared.aws.credentials import NoCredentials, Source
 from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode, is_throttled, is_transient
-from shared.core import clock
+from shared.core import clock, settings
 
 ATTEMPTS = 4
 THROTTLED_PAUSE_S, TRANSIENT_PAUSE_S, DYNAMODB_PAUSE_S = 1.0, 0.05, 0.025
@@ -384,7 +384,7 @@ def _throttled_writes(error: AwsError) -> bool:
 
 def _trace() -> str:
     """The header by which AWS follows a request through services, and stops loops of functions and queues."""
-    trace = os.environ.get("_X_AMZN_TRACE_ID")
+    trace = settings.trace_header()
     if not trace or "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
         return ""
     safe = quote(trace, safe="-=;:+&[]{}\"',")

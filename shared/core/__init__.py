@@ -1,1 +1,1 @@
-"""The base layer, which depends on nothing else of the service: the clock, ids, errors, limits, the log and metrics."""
+"""The base layer, which needs nothing else of the service: the clock, ids, errors, limits, settings, log, metrics."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, NewType, overload
+
+from shared.core import settings
 
 if TYPE_CHECKING:
     # For mypy only: at runtime an instant is an int, without the cost of a class.
@@ -67,8 +68,8 @@ def sleep(seconds: float) -> None:
 
 
 def scaled_ms(seconds: float) -> int:
-    """`seconds` in milliseconds, divided by the local runner's `SPEED` (1 when deployed; promises 10)."""
-    return int(seconds * SECOND / float(os.environ.get("SPEED") or 1))
+    """`seconds` in milliseconds, divided by the local runner's speed (1 when deployed; promises 10)."""
+    return int(seconds * SECOND / settings.speed())
 
 
 def iso(instant: Instant) -> str:

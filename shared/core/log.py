@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import os
 import sys
 import time
 import traceback
 from typing import Any
 
-from shared.core import trace
+from shared.core import settings, trace
 
 _OF_LOGGING = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message"}
 """The attributes that every record has. Others are fields of the line."""
@@ -32,7 +31,7 @@ class JsonLines(logging.Formatter):
             "location": f"{record.funcName}:{record.lineno}",
             "message": record.getMessage(),
             "timestamp": f"{now},{int(record.msecs):03d}+0000",
-            "service": os.environ.get("SERVICE_NAME"),
+            "service": settings.service_name() or None,
         }
         line.update((name, value) for name, value in vars(record).items() if name not in _OF_LOGGING)
         if record.exc_info and (error := record.exc_info[1]) is not None:
@@ -65,7 +64,7 @@ def logger() -> logging.Logger:
     # Mangum logs exceptions to which the service has already responded.
     logging.getLogger("mangum").setLevel(logging.CRITICAL)
     service_logger = logging.getLogger("service")
-    service_logger.setLevel(os.environ.get("LOG_LEVEL") or logging.INFO)
+    service_logger.setLevel(settings.log_level())
     # Lambda's own handler at the root would log each line again.
     service_logger.propagate = False
     handler = _StandardOutput()
@@ -77,4 +76,4 @@ def logger() -> logging.Logger:
 
 def _xray_trace_id() -> str | None:
     """The root of the trace that Lambda names, such as `1-5759e988-bd862e3fe1be46a994272793`."""
-    return os.environ.get("_X_AMZN_TRACE_ID", "").split(";")[0].replace("Root=", "") or None
+    return settings.trace_header().split(";")[0].replace("Root=", "") or None

@@ -8,9 +8,8 @@ functions record has a `service` of its own. Alarms and dashboard take their nam
 from __future__ import annotations
 
 import json
-import os
 
-from shared.core import clock, log
+from shared.core import clock, log, settings
 
 NAMESPACE = "Appointments"
 """The CloudWatch namespace of the service's own metrics."""
@@ -64,8 +63,8 @@ def rate(name: str, occurred: bool, **dimensions: str) -> None:
 
 
 def _put(name: str, unit: str, value: int, dimensions: dict[str, str]) -> None:
-    everywhere = {"table": os.environ["TABLE_NAME"], **dimensions}
-    everywhere.setdefault("service", os.environ["SERVICE_NAME"])
+    everywhere = {"table": settings.table_name(), **dimensions}
+    everywhere.setdefault("service", settings.service_name())
     described = {
         "Namespace": NAMESPACE,
         "Dimensions": [list(everywhere)],

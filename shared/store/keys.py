@@ -73,10 +73,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from dataclasses import dataclass
 
-from shared.core import clock
+from shared.core import clock, settings
 from shared.core.limits import MAX_DUE_SHARDS
 
 
@@ -93,7 +92,7 @@ class Scope:
 
         They are simulated in test mode, and on the local runner in live mode too.
         """
-        return not self.livemode or os.environ.get("SIMULATE_LIVE") == "1"
+        return not self.livemode or settings.simulates_live()
 
     def pk(self, *parts: str) -> str:
         """The partition key of a kind of rows in this project and mode."""
@@ -117,25 +116,21 @@ def scope_of(pk: str) -> Scope:
 
 def due_shard(sk: str) -> str:
     """The partition of the due index for a row. Shards distribute the writes to the index."""
-    return _shard(int(hashlib.sha256(sk.encode()).hexdigest(), 16) % _due_shards())
+    return _shard(int(hashlib.sha256(sk.encode()).hexdigest(), 16) % settings.due_shards())
 
 
 def due_shards() -> list[str]:
     """The partitions of the due index. Their number is a setting of the stage."""
-    return [_shard(number) for number in range(_due_shards())]
+    return [_shard(number) for number in range(settings.due_shards())]
 
 
 def former_due_shards() -> list[str]:
     """Partitions that contain rows only if the stage's number of shards was once higher."""
-    return [_shard(number) for number in range(_due_shards(), MAX_DUE_SHARDS)]
+    return [_shard(number) for number in range(settings.due_shards(), MAX_DUE_SHARDS)]
 
 
 def _shard(number: int) -> str:
     return f"due#{number}"
-
-
-def _due_shards() -> int:
-    return int(os.environ["DUE_SHARDS"])
 
 
 def due(instant: clock.Instant) -> str:

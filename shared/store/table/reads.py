@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 from shared.aws import services
 from shared.aws.client import BegunCall
 from shared.aws.services import Unavailable
-from shared.core import clock
+from shared.core import clock, settings
 from shared.store.table.encoding import Key, Row, Value, decode, encode, key
 
 _BATCH_KEYS = 100  # the limit of BatchGetItem
@@ -52,7 +51,7 @@ def get(pk: str, sk: str, ahead: ReadAhead | None = None) -> Row | None:
 
 
 def _get_item(pk: str, sk: str) -> dict[str, Any]:
-    return {"TableName": os.environ["TABLE_NAME"], "Key": key(pk, sk), "ConsistentRead": True}
+    return {"TableName": settings.table_name(), "Key": key(pk, sk), "ConsistentRead": True}
 
 
 def expiry(at: clock.Instant) -> clock.UnixSeconds:
@@ -133,7 +132,7 @@ class SharedReads:
 
 def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:
     """The items with these keys that exist. Retries the keys that DynamoDB leaves unprocessed."""
-    name = os.environ["TABLE_NAME"]
+    name = settings.table_name()
     for attempt in itertools.count(1):
         response = services.dynamodb().call(
             "BatchGetItem", {"RequestItems": {name: {"Keys": pending, "ConsistentRead": True}}}
@@ -176,7 +175,7 @@ def query(
         condition += f" AND {range_key} <= :most"
     values |= {name: bound for name, bound in ((":least", at_least), (":most", at_most)) if bound is not None}
     options: dict[str, Any] = {
-        "TableName": os.environ["TABLE_NAME"],
+        "TableName": settings.table_name(),
         "KeyConditionExpression": condition,
         "ExpressionAttributeValues": encode(values),
         "ScanIndexForward": forward,

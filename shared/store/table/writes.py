@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 from shared.aws import services
 from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode
 from shared.aws.services import AwsError, Unavailable
-from shared.core import clock, trace
+from shared.core import clock, settings, trace
 from shared.store.table.encoding import Row, Value, decode, encode, key, stored
 
 MAX_CONFLICTS = 3
@@ -274,7 +273,7 @@ def _pause(conflicts: int) -> None:
 def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
     """The parameters of the operation, as a call of its own or in a transaction."""
     parameters: dict[str, Any] = {
-        "TableName": os.environ["TABLE_NAME"],
+        "TableName": settings.table_name(),
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
     values: Mapping[str, Value] = {}
