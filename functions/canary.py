@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from shared.canary import runs
-from shared.core import metrics, trace
+from shared.core import metrics, settings, trace
 from shared.core.log import logger
 
 
@@ -14,7 +13,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, bool]:
     """Test the stage once. Whatever goes wrong, the metric says that the run failed."""
     with trace.naming():
         try:
-            took_ms = runs.run(os.environ["BASE_URL"])
+            took_ms = runs.run(settings.base_url())
         except Exception as error:  # noqa: BLE001  # any error is a failed run
             logger().error("canary failed", extra={"reason": str(error)}, exc_info=not isinstance(error, runs.Failed))
             metrics.rate(metrics.CANARY_PASSED, False, service=metrics.CANARY)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from shared.aws.services import Unavailable
-from shared.core import clock, limits, metrics, trace
+from shared.core import clock, limits, metrics, settings, trace
 from shared.core.log import logger
 from shared.resources import fields
 from shared.store import table, transactions
@@ -232,7 +232,7 @@ def _post(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
         secrets = [signing.decrypt(endpoint.doc["id"], ciphertext) for ciphertext in endpoint.secrets]
     url, at, headers = endpoint.doc["url"], clock.now(), {"Content-Type": "application/json"}
     headers |= signing.headers(secrets, delivery.doc["event_id"], body, clock.to_unix(at))
-    outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
+    outcome = http_client.post(url, headers, body, allow_loopback=settings.allows_loopback_receivers())
     return SentEvent(url, at, outcome, arrival)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from cachetools import cached
 
 from shared.aws import objects
-from shared.core import clock, metrics, threads, trace
+from shared.core import clock, metrics, settings, threads, trace
 from shared.core.log import logger
 from shared.customers import opt_outs
 from shared.customers import resource as customers
@@ -108,5 +107,5 @@ def _put_once(row: Mapping[str, object], request: str) -> bool:
 def _put_aside(record: batches.StreamRecord) -> None:
     """Store a change in the bucket of failed batches, as Lambda's on-failure destination does. Raises Unavailable."""
     batch = {"payload": json.dumps({"Records": [record]})}
-    objects.write(os.environ["FAILED_BATCHES_BUCKET"], f"put_aside/{record['eventID']}.json", json.dumps(batch))
+    objects.write(settings.failed_batches_bucket(), f"put_aside/{record['eventID']}.json", json.dumps(batch))
     metrics.count(metrics.PUT_ASIDE)

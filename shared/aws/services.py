@@ -8,7 +8,6 @@ only one at a time creates one (boto3, "Multithreading or multiprocessing with c
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -29,8 +28,6 @@ __all__ = ["LONGEST_CALL_S", "AwsError", "Unavailable"]
 
 T = TypeVar("T")
 _creating = threading.RLock()
-_QUEUE = "QUEUE_"
-"""The prefix of the environment variables with the URLs of queues."""
 
 
 class _Once(Generic[T]):
@@ -98,25 +95,6 @@ def secretsmanager() -> SecretsManagerClient:
 def sns() -> Any:
     """The SNS client, for notices to the stage's operators."""
     return _client("sns")
-
-
-def queue_url(name: str) -> str:
-    """The URL of a queue, by its name in `infra/topology.py`."""
-    return os.environ[f"{_QUEUE}{name.upper()}"]
-
-
-def queue_of(arn: str) -> str | None:
-    """The name in `infra/topology.py` of a queue that this function uses, by its ARN; None for another queue."""
-    generated = arn.rpartition(":")[2]
-    for name in os.environ:
-        if name.startswith(_QUEUE) and os.environ[name].rpartition("/")[2] == generated:
-            return name.removeprefix(_QUEUE).lower()
-    return None
-
-
-def state_machine_arn(name: str) -> str:
-    """The ARN of a state machine, by its name in `infra/topology.py`."""
-    return os.environ[f"STATE_MACHINE_{name.upper()}"]
 
 
 def call(operation: Callable[..., Any], **parameters: Any) -> Any:

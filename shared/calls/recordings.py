@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.aws import objects, services
-from shared.core import clock
+from shared.core import clock, settings
 from shared.store.keys import Scope
 
 CONTENT_TYPE = "audio/wav"
@@ -29,28 +28,26 @@ def key_of(scope: Scope, session_id: str) -> str:
 
 def store(key: str, content: bytes) -> None:
     """Store a recording. Raises Unavailable."""
-    services.call(services.s3().put_object, Bucket=_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE)
+    services.call(
+        services.s3().put_object, Bucket=settings.recordings_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE
+    )
 
 
 def delete(key: str) -> None:
     """Delete a recording. Raises Unavailable."""
-    services.call(services.s3().delete_object, Bucket=_bucket(), Key=key)
+    services.call(services.s3().delete_object, Bucket=settings.recordings_bucket(), Key=key)
 
 
 def erase(prefixes: Iterable[str]) -> int:
     """Delete every version of the objects whose keys begin with one of the prefixes. Returns the number of objects."""
-    return sum(objects.erase(_bucket(), prefix) for prefix in prefixes)
+    return sum(objects.erase(settings.recordings_bucket(), prefix) for prefix in prefixes)
 
 
 def link(key: str, file_name: str | None = None) -> Link:
     """A link to a recording. With a file name, browsers save it under this name instead of playing it."""
     expires_at = clock.now() + LINK_LASTS_MS
-    parameters = {"Bucket": _bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
+    parameters = {"Bucket": settings.recordings_bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
     if file_name is not None:
         parameters["ResponseContentDisposition"] = f'attachment; filename="{file_name}"'
     url = services.s3().generate_presigned_url("get_object", Params=parameters, ExpiresIn=LINK_LASTS_MS // clock.SECOND)
     return Link(url, expires_at)
-
-
-def _bucket() -> str:
-    return os.environ["RECORDINGS_BUCKET"]

@@ -40,6 +40,58 @@ def trace_header() -> str:
     return os.environ.get("_X_AMZN_TRACE_ID", "")
 
 
+# Resources that only some functions use
+
+
+def queue_url(name: str) -> str:
+    """The URL of a queue, by its name in `infra/topology.py`."""
+    return os.environ[f"QUEUE_{name.upper()}"]
+
+
+def queue_of(arn: str) -> str | None:
+    """The name in `infra/topology.py` of a queue that this function uses, by its ARN; None for another queue."""
+    generated = arn.rpartition(":")[2]
+    for name in os.environ:
+        if name.startswith("QUEUE_") and os.environ[name].rpartition("/")[2] == generated:
+            return name.removeprefix("QUEUE_").lower()
+    return None
+
+
+def state_machine_arn(name: str) -> str:
+    """The ARN of a state machine, by its name in `infra/topology.py`."""
+    return os.environ[f"STATE_MACHINE_{name.upper()}"]
+
+
+def signing_key() -> str:
+    """The id or ARN of the KMS key that encrypts signing secrets."""
+    return os.environ["SIGNING_KEY"]
+
+
+def recordings_bucket() -> str:
+    """The name of the bucket of recordings of calls."""
+    return os.environ["RECORDINGS_BUCKET"]
+
+
+def failed_batches_bucket() -> str:
+    """The name of the bucket of failed batches of the table's stream."""
+    return os.environ["FAILED_BATCHES_BUCKET"]
+
+
+def erasures_bucket() -> str:
+    """The name of the bucket of the ledger of erasures and opt-outs."""
+    return os.environ["ERASURES_BUCKET"]
+
+
+def notices_topic_arn() -> str | None:
+    """The ARN of the SNS topic for notices of failing webhook endpoints; None without the setting `webhook_notices`."""
+    return os.environ.get("NOTICES_TOPIC_ARN")
+
+
+def base_url() -> str:
+    """The API's URL, which the canary calls. On a deployed stage, `infra/stack.py` sets it."""
+    return os.environ["BASE_URL"]
+
+
 # What only the local runner sets (`infra/local/runner.py`). The defaults are those of every deployed stage.
 
 
@@ -51,3 +103,8 @@ def speed() -> float:
 def simulates_live() -> bool:
     """Whether live mode is simulated, too (`Scope.is_simulated`); by default not."""
     return os.environ.get("SIMULATE_LIVE") == "1"
+
+
+def allows_loopback_receivers() -> bool:
+    """Whether webhook endpoints may be on loopback; by default not."""
+    return os.environ.get("ALLOW_LOOPBACK_RECEIVERS") == "1"

@@ -9,13 +9,12 @@ one for each opt-out and each lifting, `opt_outs/{project}/{mode}/{hash of the p
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shared.aws import objects
-from shared.core import clock
+from shared.core import clock, settings
 from shared.store.keys import Scope
 
 _OPT_OUTS = "opt_outs/"
@@ -55,7 +54,11 @@ def end(entry: ErasureEntry) -> None:
 
 def entries() -> list[ErasureEntry]:
     """All erasures, by key. Raises Unavailable."""
-    return [_read(item.key) for item in objects.list_objects(_bucket()) if not item.key.startswith(_OPT_OUTS)]
+    return [
+        _read(item.key)
+        for item in objects.list_objects(settings.erasures_bucket())
+        if not item.key.startswith(_OPT_OUTS)
+    ]
 
 
 def enter(change: OptOut, record: Mapping[str, Any]) -> None:
@@ -68,20 +71,24 @@ def enter(change: OptOut, record: Mapping[str, Any]) -> None:
     place = f"{_OPT_OUTS}{change.scope.project_id}/{_mode(change.scope)}/{change.phone_hash}"
     name = f"{at}-{record['SequenceNumber']:0>{_LONGEST_SEQUENCE_NUMBER}}"
     doc = {"project": change.scope.project_id, "mode": _mode(change.scope), "phone_hash": change.phone_hash}
-    objects.write(_bucket(), f"{place}/{name}.json", json.dumps(doc | {"opted_out": change.opted_out, "at": at}))
+    objects.write(
+        settings.erasures_bucket(), f"{place}/{name}.json", json.dumps(doc | {"opted_out": change.opted_out, "at": at})
+    )
 
 
 def opt_outs() -> Iterator[OptOut]:
     """The latest change of each phone that has ever opted out. Raises Unavailable."""
     # The objects of one phone are in the order of its changes.
-    latest = {item.key.rpartition("/")[0]: item.key for item in objects.list_objects(_bucket(), _OPT_OUTS)}
+    latest = {
+        item.key.rpartition("/")[0]: item.key for item in objects.list_objects(settings.erasures_bucket(), _OPT_OUTS)
+    }
     for key in latest.values():
-        doc = json.loads(objects.read(_bucket(), key))
+        doc = json.loads(objects.read(settings.erasures_bucket(), key))
         yield OptOut(Scope(doc["project"], doc["mode"] == "live"), doc["phone_hash"], doc["opted_out"])
 
 
 def _read(key: str) -> ErasureEntry:
-    doc = json.loads(objects.read(_bucket(), key))
+    doc = json.loads(objects.read(settings.erasures_bucket(), key))
     return ErasureEntry(Scope(doc["project"], doc["mode"] == "live"), doc["customer"], doc["begun_at"], doc["ended_at"])
 
 
@@ -89,12 +96,10 @@ def _write(entry: ErasureEntry) -> None:
     mode = _mode(entry.scope)
     doc = {"project": entry.scope.project_id, "mode": mode, "customer": entry.customer_id}
     doc |= {"begun_at": entry.begun_at, "ended_at": entry.ended_at}
-    objects.write(_bucket(), f"{entry.scope.project_id}/{mode}/{entry.customer_id}.json", json.dumps(doc))
+    objects.write(
+        settings.erasures_bucket(), f"{entry.scope.project_id}/{mode}/{entry.customer_id}.json", json.dumps(doc)
+    )
 
 
 def _mode(scope: Scope) -> str:
     return "live" if scope.livemode else "test"
-
-
-def _bucket() -> str:
-    return os.environ["ERASURES_BUCKET"]

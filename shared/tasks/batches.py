@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from shared.aws import services
-from shared.core import clock, threads, trace
+from shared.core import clock, settings, threads, trace
 from shared.core.log import logger
 from shared.store import table
 
@@ -80,7 +80,7 @@ def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
     sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
     """
     # All messages of a batch are from one queue.
-    queue = services.queue_of(event["Records"][0]["eventSourceARN"])
+    queue = settings.queue_of(event["Records"][0]["eventSourceARN"])
     messages = [QueueMessage.of(record, queue) for record in event["Records"]]
     if len(messages) > 1:
         failed = _run_concurrently(work, messages)
@@ -230,7 +230,7 @@ def _call_sqs(operation: str, message: QueueMessage, entries: Sequence[Mapping[s
     """Call a batch operation of SQS on the queue of the message. A failure is logged."""
     problem = "unknown queue"
     if message.queue is not None:
-        url = services.queue_url(message.queue)
+        url = settings.queue_url(message.queue)
         try:
             response = services.sqs().call(operation, {"QueueUrl": url, "Entries": entries})
             problem = response["Failed"][0]["Code"] if response.get("Failed") else ""

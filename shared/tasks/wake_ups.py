@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from shared.aws import services
 from shared.aws.error_codes import ErrorCode
-from shared.core import clock, threads
+from shared.core import clock, settings, threads
 from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.core.log import logger
 
@@ -61,7 +61,7 @@ def delay_s(at: clock.Instant) -> int:
 
 def send(queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
     """Send wake-ups to a queue, in order. Best effort: a failure is logged."""
-    url = services.queue_url(queue) if wake_ups else ""
+    url = settings.queue_url(queue) if wake_ups else ""
     for start in range(0, len(wake_ups), _BATCH):
         batch = wake_ups[start : start + _BATCH]
         entries = [_entry(number, wake_up, url) for number, wake_up in enumerate(batch)]
@@ -98,7 +98,7 @@ def start_state_machine(machine: str, name: str, execution_input: Mapping[str, A
         services.stepfunctions().call(
             "StartExecution",
             {
-                "stateMachineArn": services.state_machine_arn(machine),
+                "stateMachineArn": settings.state_machine_arn(machine),
                 "name": name,
                 "input": json.dumps(execution_input),
             },

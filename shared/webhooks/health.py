@@ -8,12 +8,11 @@ gets the alarms. A stage without that topic, and the local runner, only log.
 from __future__ import annotations
 
 import dataclasses
-import os
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from shared.aws import services
-from shared.core import clock, threads
+from shared.core import clock, settings, threads
 from shared.core.log import logger
 from shared.store import table
 from shared.store.keys import Scope
@@ -160,7 +159,7 @@ def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:
     mode = "live" if scope.livemode else "test"
     about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint_id}
     logger().warning(f"webhook endpoint {notice}", extra=about)
-    topic = os.environ.get("NOTICES_TOPIC_ARN")
+    topic = settings.notices_topic_arn()
     if topic is None or (notice is Notice.DISABLED and unchanged_for < clock.scaled_ms(NOTICE_AFTER_S)):
         return
     parameters = {

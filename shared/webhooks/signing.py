@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from shared.aws import services
-from shared.core import clock
+from shared.core import clock, settings
 
 PREFIX = "whsec_"
 PREFIX_CHARACTERS = 13
@@ -29,7 +29,7 @@ def new_secret() -> str:
 def encrypt(endpoint_id: str, secret: str) -> bytes:
     """The ciphertext of a secret, which can be decrypted only for this endpoint."""
     parameters = {
-        "KeyId": os.environ["SIGNING_KEY"],
+        "KeyId": settings.signing_key(),
         "Plaintext": base64.b64encode(secret.encode()).decode(),
         "EncryptionContext": {"webhook_endpoint": endpoint_id},
     }
@@ -44,7 +44,7 @@ def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
     docs.aws.amazon.com/kms/latest/developerguide/multi-region-keys-overview.html.
     """
     parameters = {
-        "KeyId": os.environ["SIGNING_KEY"],
+        "KeyId": settings.signing_key(),
         "CiphertextBlob": base64.b64encode(ciphertext).decode(),
         "EncryptionContext": {"webhook_endpoint": endpoint_id},
     }

@@ -13,7 +13,7 @@ from shared.aws import services
 from shared.calls import opting_out
 from shared.calls.consent import consent_requests, consents
 from shared.calls.statuses import ConsentStatus
-from shared.core import clock
+from shared.core import clock, settings
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 from tests.support import conversations
@@ -47,7 +47,7 @@ FAILED_BY = {ConsentStatus.DECLINED: "consent_declined", ConsentStatus.EXPIRED: 
 
 def stop_machine(scope: Scope, phone: str) -> None:
     """Stop the machine of a phone's request once it waits, and take its message away."""
-    queue, waits = services.queue_url("consents"), False
+    queue, waits = settings.queue_url("consents"), False
     while not waits:
         found = services.sqs().call("ReceiveMessage", {"QueueUrl": queue, "WaitTimeSeconds": 5}).get("Messages", [])
         assert found, "the machine sent nothing"
@@ -55,7 +55,7 @@ def stop_machine(scope: Scope, phone: str) -> None:
             services.sqs().call("DeleteMessage", {"QueueUrl": queue, "ReceiptHandle": message["ReceiptHandle"]})
             told = json.loads(message["Body"])
             waits = scope_of(told["pk"]) == scope and "task_token" in told
-    arn = services.state_machine_arn("call_consent")
+    arn = settings.state_machine_arn("call_consent")
     running = {"stateMachineArn": arn, "statusFilter": "RUNNING"}
     machines = services.stepfunctions().call("ListExecutions", running)["executions"]
     [mine] = [each for each in machines if each["name"] == consents.find(scope, phone).execution_name]

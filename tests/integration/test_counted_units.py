@@ -30,7 +30,7 @@ from infra.local import resources
 from shared.admin import members
 from shared.aws import client as aws_client
 from shared.aws import services
-from shared.core import clock, log
+from shared.core import clock, log, settings
 from tests.support.admin_client import signed_in
 from tests.support.clocks import Clock
 from tests.support.http_gateway import delivering, serving
@@ -219,7 +219,7 @@ class Meter(Stage):
 
     def _started(self, params: Any) -> None:
         arn = params["stateMachineArn"]
-        [machine] = [each for each in topology.STATE_MACHINES if services.state_machine_arn(each.name) == arn]
+        [machine] = [each for each in topology.STATE_MACHINES if settings.state_machine_arn(each.name) == arn]
         [queue] = machine.sends
         states = visited_states(machine)
         self.counts["transitions"] += len(states) + 1

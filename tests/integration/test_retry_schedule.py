@@ -13,8 +13,7 @@ import boto3
 import pytest
 from standardwebhooks import Webhook
 
-from shared.aws import services
-from shared.core import clock
+from shared.core import clock, settings
 from tests.support.clocks import Clock
 from tests.support.concurrency import just_before
 from tests.support.deliveries import PHONE, delete, disable, new_event, only_delivery_at, wake_up
@@ -155,7 +154,7 @@ def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage,
             stopped_clock.forward(wait)
             wake_up(stage, only_delivery_at(stage, path))
     delivery, machines = only_delivery_at(stage, path), boto3.client("stepfunctions")
-    arn = services.state_machine_arn("delayed_delivery")
+    arn = settings.state_machine_arn("delayed_delivery")
     started = machines.list_executions(stateMachineArn=arn)["executions"]
     mine = [execution for execution in started if delivery["id"] in execution["name"]]
     assert [execution["name"] for execution in mine] == [f"{delivery['id']}-5"]

@@ -6,7 +6,6 @@ are canceled. `shared/webhooks/health.py` sets the attributes of its health.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 
 from pydantic import Field, model_validator
 
-from shared.core import clock, limits
+from shared.core import clock, limits, settings
 from shared.core.errors import ApiError, Code
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
@@ -221,7 +220,7 @@ class Snapshot:
 
 def _check_url(url: str) -> None:
     """Raises `url_invalid` for a URL that cannot receive events (promises 9)."""
-    problem = urls.refuse_url(url, allow_loopback=loopback_allowed())
+    problem = urls.refuse_url(url, allow_loopback=settings.allows_loopback_receivers())
     if problem:
         raise ApiError(Code.URL_INVALID, problem, param="url")
 
@@ -238,11 +237,6 @@ def _check_filters(filters: list[str]) -> None:
                 f"Unknown event filter: {text[:60]}. Send an event type or one of {', '.join(FAMILIES)}.",
                 param=f"event_filters[{number}]",
             )
-
-
-def loopback_allowed() -> bool:
-    """Whether loopback receivers are allowed. They are only on the local runner."""
-    return os.environ.get("ALLOW_LOOPBACK_RECEIVERS") == "1"
 
 
 def of_project(scope: Scope) -> list[Snapshot]:
