@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import re
 import time
@@ -26,7 +25,7 @@ from shared.agent.wording import CANNOT_HELP, visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.aws import services
 from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
-from shared.core import clock
+from shared.core import clock, settings
 
 ROUNDS = 6
 """The most responses with tool calls in one turn."""
@@ -100,7 +99,7 @@ class Bedrock:
     @classmethod
     def from_environment(cls) -> Bedrock:
         """The agent with the model MODEL_ID. Raises AgentFailed if that is not set."""
-        model_id = os.environ.get("MODEL_ID")
+        model_id = settings.model_id()
         if not model_id:
             raise AgentFailed("MODEL_ID is not set: the id of a Bedrock model or inference profile.")
         return cls(_client(), model_id)

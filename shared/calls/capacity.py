@@ -18,13 +18,11 @@ its version, so two workers never use the same slot.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.core import clock
-from shared.core.limits import CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND
+from shared.core import clock, settings
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -64,21 +62,20 @@ class Wait:
 
 def admit(scope: Scope, session_id: str) -> Start | Wait:
     """Whether a queued call may start now, or until when it waits."""
-    now = clock.now()
+    now, at_once = clock.now(), settings.connect_active_calls()
     # Twice the calls, because expired ones may not be deleted yet.
-    rows = next(table.query(_PK, limit=2 * active_calls() + WAITING_READ, forward=True))
+    rows = next(table.query(_PK, limit=2 * at_once + WAITING_READ, forward=True))
     expired = [row for row in rows if table.is_expired(row)]
     calls, waiting, pace = _read([row for row in rows if not table.is_expired(row)])
     ahead = _calls_ahead(calls, {**waiting, session_id: scope.project_id}, session_id)
-    free = active_calls() - len(calls) - ahead
-    interval = round(clock.SECOND / starts_per_second())
+    free = at_once - len(calls) - ahead
+    interval = round(clock.SECOND / settings.connect_starts_per_second())
     # A host with a wrong clock must not stop all calls.
     next_start = min(max(now, pace.get("next_start", 0)), now + BACK_OFF_MS + interval)
     at = next_start + ahead * interval
     if free <= 0:
-        return wait(
-            scope, session_id, now + min(CHECK_SOON_MS + CHECK_SOON_MS * ahead // active_calls(), CHECK_WITHIN_MS)
-        )
+        soon_ms = CHECK_SOON_MS + CHECK_SOON_MS * ahead // at_once
+        return wait(scope, session_id, now + min(soon_ms, CHECK_WITHIN_MS))
     if at > now:
         return wait(scope, session_id, max(at, now + MIN_WAIT_MS))
     row = {"pk": _PK, "sk": _PACE, "kind": "pace", "next_start": now + interval}
@@ -107,16 +104,6 @@ def back_off(scope: Scope, session_id: str) -> Wait:
 def free_slot(session_id: str) -> table.Delete:
     """The write that gives a call's slot back."""
     return table.Delete(_PK, _CALL + session_id, table.ALWAYS)
-
-
-def active_calls() -> int:
-    """How many live calls the stage may have at once."""
-    return int(os.environ.get("CONNECT_ACTIVE_CALLS") or CONNECT_ACTIVE_CALLS)
-
-
-def starts_per_second() -> float:
-    """How many live calls the stage may start in a second."""
-    return float(os.environ.get("CONNECT_STARTS_PER_SECOND") or CONNECT_STARTS_PER_SECOND)
 
 
 def _read(rows: Sequence[table.Row]) -> tuple[dict[str, int], dict[str, int], table.Row]:

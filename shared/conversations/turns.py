@@ -10,13 +10,12 @@ frees the slot. If the turn never ends, the slot is free again when its lease ex
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.conversations.resource import MESSAGES, MessageRow, UserMessage
-from shared.core import clock, ids
+from shared.core import clock, ids, settings
 from shared.core.errors import ApiError, Code
 from shared.store import table
 from shared.store.keys import Scope, scope_of
@@ -183,7 +182,7 @@ def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequenc
     """
     if not scope.livemode:
         return message, ()
-    share = int(os.environ["TURNS_PER_PROJECT"])
+    share = settings.turns_per_project()
     rows = next(table.query(scope.pk("slot"), limit=share, forward=True), [])
     used = {row["sk"] for row in rows if not table.is_expired(row)}
     free = [slot for number in range(share) if (slot := f"{number:04d}") not in used]

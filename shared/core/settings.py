@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 
+from shared.core import limits
+
 # What every function has
 
 
@@ -90,6 +92,74 @@ def notices_topic_arn() -> str | None:
 def base_url() -> str:
     """The API's URL, which the canary calls. On a deployed stage, `infra/stack.py` sets it."""
     return os.environ["BASE_URL"]
+
+
+# The agent and live calls
+
+
+def turns_per_project() -> int:
+    """How many live messages of one project may be under way at once."""
+    return int(os.environ.get("TURNS_PER_PROJECT", limits.TURNS_PER_PROJECT))
+
+
+def model_id() -> str | None:
+    """The id of the Bedrock model or inference profile; None on a stage without one."""
+    return os.environ.get("MODEL_ID")
+
+
+def connect_instance_id() -> str:
+    """The id of the Amazon Connect instance; empty on a stage without live calls."""
+    return os.environ.get("CONNECT_INSTANCE_ID", "")
+
+
+def connect_contact_flow_id() -> str:
+    """The id of the flow that live calls run, or empty. If the stack creates the flow, `infra/stack.py` sets it."""
+    return os.environ.get("CONNECT_CONTACT_FLOW_ID", "")
+
+
+def connect_queue_id() -> str | None:
+    """The id of the queue that live calls come from; None if they come from a number."""
+    return os.environ.get("CONNECT_QUEUE_ID") or None
+
+
+def connect_source_phone_number() -> str | None:
+    """The number that live calls come from, in E.164; None if it is that of the queue."""
+    return os.environ.get("CONNECT_SOURCE_PHONE_NUMBER") or None
+
+
+def records_calls() -> bool:
+    """Whether the stage's contact flow records live calls, as by default: the agent says so first."""
+    return os.environ.get("CONNECT_RECORD_CALLS") != "False"
+
+
+def connect_active_calls() -> int:
+    """How many live calls the stage may have at once, by default Amazon Connect's quota."""
+    return int(os.environ.get("CONNECT_ACTIVE_CALLS") or limits.CONNECT_ACTIVE_CALLS)
+
+
+def connect_starts_per_second() -> float:
+    """How many live calls the stage may start in a second, by default Amazon Connect's quota."""
+    return float(os.environ.get("CONNECT_STARTS_PER_SECOND") or limits.CONNECT_STARTS_PER_SECOND)
+
+
+def whatsapp_phone_number_id() -> str | None:
+    """The id or ARN of the stage's WhatsApp number; None on a stage without one."""
+    return os.environ.get("WHATSAPP_PHONE_NUMBER_ID")
+
+
+def whatsapp_template() -> str:
+    """The template of requests for consent, as name/language; empty if there is none."""
+    return os.environ.get("WHATSAPP_TEMPLATE") or ""
+
+
+def whatsapp_meta_api_version() -> str | None:
+    """The version of Meta's API, such as v25.0; None for that of `shared/telephony/whatsapp.py`."""
+    return os.environ.get("WHATSAPP_META_API_VERSION")
+
+
+def dials_whatsapp_by_phone() -> bool:
+    """Whether a call on WhatsApp is dialed by phone: the stage asks on WhatsApp for consent to such a call."""
+    return os.environ.get("WHATSAPP_DIAL") == "phone"
 
 
 # What only the local runner sets (`infra/local/runner.py`). The defaults are those of every deployed stage.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 
 from shared.telephony import Carrier, Messenger
 
@@ -22,16 +21,6 @@ def use(*, carrier: Carrier | None = None, messenger: Messenger | None = None) -
 def carrier() -> Carrier:
     """Who places live calls by phone. Raises NotConfigured."""
     return _carrier or _amazon_connect()
-
-
-def dials_whatsapp_by_phone() -> bool:
-    """Whether a call on WhatsApp is dialed by phone: the stage asks on WhatsApp for consent to such a call."""
-    return os.environ.get("WHATSAPP_DIAL") == "phone"
-
-
-def records_calls() -> bool:
-    """Whether the stage's contact flow records live calls: the agent says so first."""
-    return os.environ.get("CONNECT_RECORD_CALLS") != "False"
 
 
 def messenger() -> Messenger:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ from shared.calls.statuses import (
     Ending,
     SessionCallStatus,
 )
-from shared.core import clock
+from shared.core import clock, settings
 from shared.core.log import logger
 from shared.telephony import Busy, CallRefused, ContactOwner, ContactState, NoCapacity, NotConfigured
 
@@ -190,13 +189,18 @@ class Connect:
     @classmethod
     def from_environment(cls) -> Connect:
         """The stage's instance (`connect` in cdk.json). Raises NotConfigured."""
-        values: dict[str, Any] = {name: os.environ.get(name) or None for name in (*_REQUIRED, *_EITHER)}
-        missing = [f"{name} (connect.{key})" for name, key in _REQUIRED.items() if not values[name]]
-        if not any(values[name] for name in _EITHER):
-            missing.append(" or ".join(f"{name} (connect.{key})" for name, key in _EITHER.items()))
+        instance_id, contact_flow_id = settings.connect_instance_id(), settings.connect_contact_flow_id()
+        queue_id, number = settings.connect_queue_id(), settings.connect_source_phone_number()
+        caller = "CONNECT_QUEUE_ID (connect.queue_id) or CONNECT_SOURCE_PHONE_NUMBER (connect.source_phone_number)"
+        found = {
+            "CONNECT_INSTANCE_ID (connect.instance_id)": instance_id,
+            "CONNECT_CONTACT_FLOW_ID (connect.contact_flow_id)": contact_flow_id,
+            caller: queue_id or number,
+        }
+        missing = [name for name, value in found.items() if not value]
         if missing:
             raise NotConfigured(f"missing in the stage's settings in cdk.json: {', '.join(missing)}")
-        return cls(_client(), **{(_REQUIRED | _EITHER)[name]: value for name, value in values.items()})
+        return cls(_client(), instance_id, contact_flow_id, queue_id, number)
 
     def start(self, to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:
         """Place the call and return its contact's id; the same id if repeated soon. Raises CallRefused, Busy."""
@@ -315,8 +319,6 @@ def contact_event(event: Any) -> ContactEvent | None:
     )
 
 
-_REQUIRED = {"CONNECT_INSTANCE_ID": "instance_id", "CONNECT_CONTACT_FLOW_ID": "contact_flow_id"}
-_EITHER = {"CONNECT_QUEUE_ID": "queue_id", "CONNECT_SOURCE_PHONE_NUMBER": "source_phone_number"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIVEMODES = {"true": True, "false": False}
 _PROJECT_ID = re.compile(r"[0-9]{1,18}")

@@ -22,7 +22,6 @@ AWS does not document how the id that it returned relates to Meta's.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from botocore.exceptions import ConnectionError as AwsConnectionError
 
 from shared.aws import services
 from shared.aws.error_codes import TOO_MANY_REQUESTS, ErrorCode
-from shared.core import clock
+from shared.core import clock, settings
 from shared.telephony import Busy, NotConfigured
 
 META_API_VERSION = "v25.0"
@@ -100,17 +99,13 @@ class WhatsApp:
 
     @classmethod
     def from_environment(cls) -> WhatsApp:
-        """The stage's number, by WHATSAPP_PHONE_NUMBER_ID, _TEMPLATE, _META_API_VERSION and _DIAL.
-
-        Only the first is required; a template is name/language. `phone` as the last requires a template. Raises
-        NotConfigured.
-        """
-        phone_number_id = os.environ.get("WHATSAPP_PHONE_NUMBER_ID")
+        """The stage's number (`whatsapp` in cdk.json). To dial by phone, it needs a template. Raises NotConfigured."""
+        phone_number_id = settings.whatsapp_phone_number_id()
         if not phone_number_id:
             raise NotConfigured("`phone_number_id` is missing in the stage's `whatsapp` settings in cdk.json.")
-        version = os.environ.get("WHATSAPP_META_API_VERSION") or META_API_VERSION
-        template = _template(os.environ.get("WHATSAPP_TEMPLATE") or "")
-        by_phone = os.environ.get("WHATSAPP_DIAL") == "phone"
+        version = settings.whatsapp_meta_api_version() or META_API_VERSION
+        template = _template(settings.whatsapp_template())
+        by_phone = settings.dials_whatsapp_by_phone()
         if by_phone and template is None:
             raise NotConfigured("`dial` in the stage's `whatsapp` settings in cdk.json needs a `template`.")
         return cls(_client(), phone_number_id, template, version, by_phone)

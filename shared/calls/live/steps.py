@@ -31,7 +31,7 @@ from shared.calls.statuses import (
     SessionCallStatus,
 )
 from shared.calls.transitions import Clearance, Denied, PutOff
-from shared.core import clock
+from shared.core import clock, settings
 from shared.core.limits import LONGEST_CALL_MINUTES
 from shared.core.log import logger
 from shared.store import table
@@ -83,7 +83,7 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
         tasks.save_step(claim, transitions.end_call(scope, record, transitions.CUSTOMER_DELETED).writes)
         return
     clear = transitions.clearance(scope, record)
-    needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone()
+    needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not settings.dials_whatsapp_by_phone()
     waited_ms = clock.now() - transitions.waits_since(record)
     match clear:
         case Denied() | PutOff(closed=True):
@@ -117,7 +117,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
     attributes = {
         **tasks.due_attributes(session_id, now),
         "started_at": now,
-        "opening": briefing.first_words(recorded=adapters.records_calls()),
+        "opening": briefing.first_words(recorded=settings.records_calls()),
         "stage": briefing.callee.first_stage,
     }
     starts = transitions.save_changes(scope, record, {"to": clear.to}, attributes)
