@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from pathlib import Path
 
 from starlette.requests import Request
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from shared.api.routes import Service, lambda_handler
+from shared.core import settings
 from shared.core.api_description import API_DESCRIPTION, CLI_ARCHIVE, DESCRIBED_SERVER, of_operator
 from shared.core.errors import ApiError, Code
 
@@ -79,13 +79,13 @@ def _reading(scope: Scope, receive: Receive) -> Request:
 
 @functools.cache
 def _description() -> str:
-    path = os.environ.get("OPENAPI_FILE") or Path(__file__).with_name(API_DESCRIPTION)
+    path = settings.openapi_file() or Path(__file__).with_name(API_DESCRIPTION)
     return Path(path).read_text(encoding="utf-8")
 
 
 @functools.cache
 def _command_line() -> bytes:
-    path = os.environ.get("CLI_FILE") or Path(__file__).with_name(CLI_ARCHIVE)
+    path = settings.cli_file() or Path(__file__).with_name(CLI_ARCHIVE)
     return Path(path).read_bytes()
 
 

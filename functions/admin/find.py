@@ -16,7 +16,7 @@ from shared.appointments.resource import APPOINTMENTS, Appointment
 from shared.calls.sessions import SESSIONS
 from shared.conversations import resource as conversations
 from shared.conversations.resource import CONVERSATIONS, MESSAGES
-from shared.core import ids
+from shared.core import ids, settings
 from shared.core.errors import Code
 from shared.customers.resource import CUSTOMERS, Customer
 from shared.projects import api_keys, request_log
@@ -75,7 +75,7 @@ def find(visit: InProject) -> Response:
         found=result,
         named=named,
         advice=_advice(text),
-        by_words=search.is_on(),
+        by_words=settings.search_is_on(),
     )
 
 

@@ -8,8 +8,9 @@ from starlette.responses import Response
 
 from functions.admin import forms
 from functions.admin.visits import PROJECT, AdminPage, InProject, Refused, View, not_found
-from shared.admin import members, sign_in, user_pool
+from shared.admin import members, user_pool
 from shared.admin.members import OWNER, VIEWER, Member
+from shared.core import settings
 from shared.core.errors import ApiError
 from shared.resources import fields
 
@@ -85,7 +86,7 @@ def _act(visit: InProject, member: Member, action: str) -> str:
         return "removed"
     if action not in ("invite", "reset"):
         return ""
-    if not user_pool.exists():
+    if not settings.user_pool_id():
         raise not_found()
     try:
         if action == "invite":
@@ -105,8 +106,8 @@ def _form(visit: InProject, member: Member, error: ApiError | None = None) -> Re
         error.status if error else 200,
         section="members",
         member=member,
-        user_pool=user_pool.exists(),
-        resettable=user_pool.exists() and members.is_only_with(visit.person, member),
+        user_pool=settings.user_pool_id(),
+        resettable=settings.user_pool_id() and members.is_only_with(visit.person, member),
         roles=members.ROLES,
         form=forms.view(visit, {"role": member.role}, error),
         error=error,
@@ -122,7 +123,7 @@ def _list(visit: InProject, problem: str | None = None, email: str = "", role: s
         roles=members.ROLES,
         form={"email": email, "role": role},
         problem=problem,
-        links=sign_in.links_allowed(),
+        links=settings.has_sign_in_links(),
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
 

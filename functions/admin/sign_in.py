@@ -21,7 +21,7 @@ from functions.admin.visits import (
 )
 from shared.admin import audit, members, oidc, sign_in, sign_in_sessions
 from shared.admin.members import Identity
-from shared.core import clock, log
+from shared.core import clock, log, settings
 
 _SIGN_IN = "/admin/sign-in"
 _CALLBACK = f"{_SIGN_IN}/callback"
@@ -53,7 +53,7 @@ def ask(visit: Visit) -> Response:
     """Show how to sign in."""
     return_to = return_path(visit.query.get("return_to", "/admin"))
     return visit.render(
-        "sign_in.html", provider=oidc.provider(), links=sign_in.links_allowed(), return_to=return_to, refused=None
+        "sign_in.html", provider=oidc.provider(), links=settings.has_sign_in_links(), return_to=return_to, refused=None
     )
 
 
@@ -90,7 +90,7 @@ def complete(visit: Visit) -> Response:
 
 def use_link(visit: Visit) -> Response:
     """Take a one-time link of the local runner, and begin a session."""
-    if not sign_in.links_allowed():
+    if not settings.has_sign_in_links():
         raise not_found()
     identity = sign_in.take_link(visit.query.get("token", "")) if visit.request.method == "GET" else None
     if identity is None:
@@ -148,7 +148,7 @@ def _refuse(visit: Visit, why: str) -> Response:
     signed_in = signed_in_of(visit)
     if signed_in is not None:
         return signed_in.render("signed_in.html", 403, refused=why)
-    provider, links = oidc.provider(), sign_in.links_allowed()
+    provider, links = oidc.provider(), settings.has_sign_in_links()
     return visit.render("sign_in.html", 403, provider=provider, links=links, return_to="/admin", refused=why)
 
 

@@ -26,13 +26,13 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from functions.admin import rendering, times
-from shared.admin import audit, members, sign_in, sign_in_sessions
+from shared.admin import audit, members, sign_in_sessions
 from shared.admin.members import MEMBER, MemberRole, Membership, Person
 from shared.admin.sign_in_sessions import SignInSession
 from shared.agent_settings import commands as agent_settings
 from shared.agent_settings.resource import AgentSettings
 from shared.api.responses import RequestContext
-from shared.core import clock, errors
+from shared.core import clock, errors, settings
 from shared.pages import SECURITY
 from shared.store import table, transactions
 from shared.store.keys import Scope
@@ -295,12 +295,12 @@ def signed_in_of(visit: Visit) -> SignedIn | None:
 
 def cookie_name(name: str) -> str:
     """The full name of a cookie. On the local runner, which has no TLS, browsers accept no `__Host-` cookies."""
-    return f"admin_{name}" if sign_in.links_allowed() else f"__Host-admin_{name}"
+    return f"admin_{name}" if settings.has_sign_in_links() else f"__Host-admin_{name}"
 
 
 def set_cookie(response: Response, name: str, value: str, seconds: int) -> None:
     """Set a cookie that scripts cannot read, and that other sites cannot send with a form."""
-    secure = not sign_in.links_allowed()
+    secure = not settings.has_sign_in_links()
     response.set_cookie(cookie_name(name), value, seconds, path="/", secure=secure, httponly=True, samesite="lax")
 
 

@@ -11,7 +11,6 @@ import base64
 import functools
 import hashlib
 import json
-import os
 import re
 import secrets
 import ssl
@@ -28,7 +27,7 @@ import jwt
 from shared.admin.members import Identity
 from shared.admin.sign_in import SignInAttempt
 from shared.aws import services
-from shared.core import clock
+from shared.core import clock, settings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The accepted signature algorithms. All are asymmetric: nobody but the provider can sign."""
@@ -186,10 +185,10 @@ class Provider:
 
 def provider() -> Provider | None:
     """The stage's provider; None if it has none."""
-    issuer = os.environ.get("OIDC_ISSUER")
+    issuer = settings.oidc_issuer()
     if not issuer:
         return None
-    return _provider(issuer, os.environ["OIDC_CLIENT_ID"], os.environ.get("OIDC_CLIENT_SECRET_ID"))
+    return _provider(issuer, settings.oidc_client_id(), settings.oidc_client_secret_id())
 
 
 @functools.cache

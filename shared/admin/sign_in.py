@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from dataclasses import dataclass, field
 
@@ -28,11 +27,6 @@ class SignInAttempt:
     verifier: str = field(repr=False)
     browser: str = field(repr=False)
     return_to: str
-
-
-def links_allowed() -> bool:
-    """Whether links sign people in. They do only on the local runner."""
-    return os.environ.get("SIGN_IN_LINKS") == "1"
 
 
 def begin(return_to: str) -> SignInAttempt:

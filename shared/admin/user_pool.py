@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from shared.admin import audit
 from shared.admin.audit import Actor
 from shared.admin.members import Member
 from shared.aws import services
 from shared.aws.error_codes import ErrorCode
+from shared.core import settings
 from shared.store import table
 
 
@@ -16,22 +15,17 @@ class NotPossible(Exception):
     """The user pool refuses what is asked of it. The message says why and what to do."""
 
 
-def exists() -> bool:
-    """Whether the stage has a user pool of its own."""
-    return bool(os.environ.get("USER_POOL_ID"))
-
-
 def invite(email: str) -> bool:
     """Create a user for a new member; Cognito sends them an e-mail with a password.
 
     False if the stage has no user pool, or the user exists.
     """
-    if not exists():
+    if not settings.user_pool_id():
         return False
     try:
         services.call(
             services.cognito().admin_create_user,
-            UserPoolId=os.environ["USER_POOL_ID"],
+            UserPoolId=settings.user_pool_id(),
             Username=email,
             # The password reaches the person only if the address is theirs.
             UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
@@ -54,7 +48,7 @@ def send_again(member: Member, actor: Actor) -> None:
     try:
         services.call(
             services.cognito().admin_create_user,
-            UserPoolId=os.environ["USER_POOL_ID"],
+            UserPoolId=settings.user_pool_id(),
             Username=member.email,
             MessageAction="RESEND",
             DesiredDeliveryMediums=["EMAIL"],
@@ -81,7 +75,7 @@ def reset_second_factor(member: Member, actor: Actor) -> None:
     try:
         services.call(
             services.cognito().admin_delete_software_token,
-            UserPoolId=os.environ["USER_POOL_ID"],
+            UserPoolId=settings.user_pool_id(),
             Username=member.email,
         )
     except services.AwsError as error:

@@ -1,4 +1,4 @@
-"""What a function is configured by. Every setting is an environment variable.
+"""What a function is configured by. No other module of `shared` or `functions` reads environment variables.
 
 Each is read when it is asked for. One that is missing and has no default is a KeyError. Unless a docstring names
 another, `Function.environment` in `infra/topology.py` sets the variable; the operator's commands (`infra/manage.py`)
@@ -30,6 +30,11 @@ def table_name() -> str:
 def due_shards() -> int:
     """How many partitions of the index `by_due` are written to, 1 to 64."""
     return int(os.environ["DUE_SHARDS"])
+
+
+def search_is_on() -> bool:
+    """Whether the stage has search rows (`shared/resources/search.py`); by default it has."""
+    return os.environ.get("SEARCH") != "off"
 
 
 def log_level() -> str:
@@ -162,6 +167,56 @@ def dials_whatsapp_by_phone() -> bool:
     return os.environ.get("WHATSAPP_DIAL") == "phone"
 
 
+# The sign-in of people
+
+
+def oidc_issuer() -> str | None:
+    """The URL of the OpenID Connect provider; None without one. For the stack's user pool, `infra/stack.py` sets it."""
+    return os.environ.get("OIDC_ISSUER")
+
+
+def oidc_client_id() -> str:
+    """The id of the admin pages as a client of the provider. For the stack's user pool, `infra/stack.py` sets it."""
+    return os.environ["OIDC_CLIENT_ID"]
+
+
+def oidc_client_secret_id() -> str | None:
+    """The ARN of the secret in Secrets Manager with the client's secret; None for a public client."""
+    return os.environ.get("OIDC_CLIENT_SECRET_ID")
+
+
+def user_pool_id() -> str | None:
+    """The id of the stack's own user pool; None on a stage with another provider. `infra/stack.py` sets it."""
+    return os.environ.get("USER_POOL_ID")
+
+
+# The documentation
+
+
+def support_contact() -> str:
+    """Where clients reach the operator, an e-mail address or an https URL; empty if the stage does not say."""
+    return os.environ.get("SUPPORT_CONTACT", "")
+
+
+def terms_url() -> str | None:
+    """The https URL of the terms of service; None if the stage does not say."""
+    return os.environ.get("TERMS_URL")
+
+
+def stage_rates() -> tuple[int, int] | None:
+    """The requests, and the messages of a route, that API Gateway takes in a second. None on the local runner."""
+    if "REQUESTS_PER_SECOND" not in os.environ:
+        return None
+    return int(os.environ["REQUESTS_PER_SECOND"]), int(os.environ["MESSAGES_PER_SECOND"])
+
+
+def firewall_rates() -> tuple[int, int] | None:
+    """The requests, and the messages, that the firewall takes from an IP address in a minute. None without one."""
+    if "FIREWALL_REQUESTS_PER_MINUTE" not in os.environ:
+        return None
+    return int(os.environ["FIREWALL_REQUESTS_PER_MINUTE"]), int(os.environ["FIREWALL_MESSAGES_PER_MINUTE"])
+
+
 # What only the local runner sets (`infra/local/runner.py`). The defaults are those of every deployed stage.
 
 
@@ -178,3 +233,23 @@ def simulates_live() -> bool:
 def allows_loopback_receivers() -> bool:
     """Whether webhook endpoints may be on loopback; by default not."""
     return os.environ.get("ALLOW_LOOPBACK_RECEIVERS") == "1"
+
+
+def has_sign_in_links() -> bool:
+    """Whether links sign people in to the admin pages; by default not."""
+    return os.environ.get("SIGN_IN_LINKS") == "1"
+
+
+def vendored_folder() -> str | None:
+    """The folder `node_modules` with the npm packages that pages load; None for the copies in the bundle."""
+    return os.environ.get("VENDORED")
+
+
+def openapi_file() -> str | None:
+    """The file of the API description; None for that in the bundle."""
+    return os.environ.get("OPENAPI_FILE")
+
+
+def cli_file() -> str | None:
+    """The archive of the command line for clients; None for that in the bundle."""
+    return os.environ.get("CLI_FILE")

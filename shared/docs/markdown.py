@@ -27,6 +27,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from shared.core import settings
 from shared.docs import tables
 from shared.docs.examples import ExampleRequest
 from shared.docs.highlighting import highlight
@@ -136,7 +137,8 @@ def _parser() -> MarkdownIt:
 @functools.cache
 def _templates() -> Environment:
     environment = Environment(loader=FileSystemLoader(CONTENT), undefined=StrictUndefined, autoescape=False)  # noqa: S701
-    environment.globals |= {"limits": tables.LIMITS, "tables": tables, "base_url": BASE_URL, "support": SUPPORT}
+    environment.globals |= {"limits": tables.LIMITS, "tables": tables, "settings": settings}
+    environment.globals |= {"base_url": BASE_URL, "support": SUPPORT}
     return environment
 
 

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from shared.api.responses import RequestContext
 from shared.api.routes import no_route
-from shared.core import api_description
+from shared.core import settings
 from shared.docs import markdown, plain, reference, search
 from shared.docs.contents import MENU, PAGES, GuidePage, guided, neighbors
 from shared.pages import SECURITY, documents, templates
@@ -139,7 +139,7 @@ def _render(template: str, context: RequestContext, **values: Any) -> str:
 
 def _support_link() -> Markup:
     """A link to where readers reach the operator; empty if the stage does not say."""
-    contact = api_description.support_contact()
+    contact = settings.support_contact()
     target = contact if contact.startswith("https://") else f"mailto:{contact}"
     return Markup('<a href="{}">{}</a>').format(target, contact) if contact else Markup("")
 

@@ -7,7 +7,7 @@ from html import escape
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from shared.core import api_description
+from shared.core import settings
 from shared.docs import markdown
 from shared.docs.contents import MENU, PAGES, GuidePage, guided, guides, operations
 from shared.docs.markdown import Block
@@ -29,7 +29,7 @@ def page(page: GuidePage, base_url: str, description: str) -> str:
         links = (f"[{one['summary']}](/docs/api#{one['operationId']})" for one in found)
         text += f"\n\nIn the API reference: {', '.join(links)}\n"
     text = _LINK.sub(_link, text).replace(markdown.BASE_URL, base_url)
-    contact = api_description.support_contact()
+    contact = settings.support_contact()
     text = text.replace(markdown.SUPPORT, support(f"<{contact}>" if contact else ""))
     return f"# {page.title}\n\n{page.about}.\n\n{text}"
 

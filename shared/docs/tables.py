@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from shared.calls.statuses import SessionCallStatus
 from shared.conversations import resource as conversations
 from shared.conversations import turns
 from shared.conversations.resource import ConversationCreate, MessageCreate, ThreadMessageCreate
-from shared.core import api_description, clock, limits
+from shared.core import clock, limits, settings
 from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, Code
 from shared.core.event_types import EVENT_DESCRIPTIONS
@@ -206,7 +205,7 @@ def request_limits() -> str:
 
 def stage_limits() -> str:
     """API Gateway's limits for all projects together, in a sentence."""
-    rates = api_description.stage_rates()
+    rates = settings.stage_rates()
     if rates is None:
         return "You read this on the local runner, which has no such limits."
     requests, messages = rates
@@ -218,7 +217,7 @@ def stage_limits() -> str:
 
 def firewall_limits() -> str:
     """The firewall's limits of an IP address, in a sentence or two."""
-    rates = api_description.firewall_rates()
+    rates = settings.firewall_rates()
     if rates is None:
         return "Here, no firewall limits the requests of an IP address. On another stage, there may be one."
     requests, messages = rates
@@ -226,11 +225,6 @@ def firewall_limits() -> str:
         f"The firewall limits each IP address, too: to {requests:,} requests per minute, and to {messages:,} messages "
         f"per minute. Beyond that, the response is {_code(Code.PERMISSION_DENIED)}, for about half a minute."
     )
-
-
-def live_messages() -> int:
-    """The live messages that a project may have under way at once."""
-    return int(os.environ.get("TURNS_PER_PROJECT", limits.TURNS_PER_PROJECT))
 
 
 def field_limits() -> str:
@@ -282,7 +276,7 @@ def work_limits() -> str:
         ("Messages that the agent works on, in a conversation", "1", _code(Code.CONVERSATION_BUSY)),
         (
             "Live messages of a project without a reply",
-            str(live_messages()),
+            str(settings.turns_per_project()),
             f"{_code(Code.RATE_LIMIT_EXCEEDED)} with the reason `messages`",
         ),
         (
@@ -429,7 +423,7 @@ def _stage_rows() -> Iterator[tuple[str, str, str]]:
         "Requests of all projects to one operation",
         "Messages of all projects to each of the two routes",
     )
-    rates = api_description.stage_rates()
+    rates = settings.stage_rates()
     for name, rate in zip(names, rates or (None, None), strict=True):
         shown = f"{rate:,} in a second" if rate else "None on the local runner, where you read this"
         yield name, shown, f"{_code(Code.RATE_LIMIT_EXCEEDED)} without `RateLimit`" if rate else ""
@@ -437,7 +431,7 @@ def _stage_rows() -> Iterator[tuple[str, str, str]]:
 
 def _firewall_rows() -> Iterator[tuple[str, str, str]]:
     names = ("Requests of an IP address", "Messages of an IP address")
-    for name, rate in zip(names, api_description.firewall_rates() or (None, None), strict=True):
+    for name, rate in zip(names, settings.firewall_rates() or (None, None), strict=True):
         yield name, f"{rate:,} in a minute" if rate else "None here", _code(Code.PERMISSION_DENIED) if rate else ""
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from shared.core import settings
 from shared.pages import documents
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -24,7 +24,7 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 def vendored(name: str) -> Path:
     """The file of an npm package, by its path below `node_modules` (`shared/core/vendored.py`)."""
-    return Path(os.environ.get("VENDORED") or Path(__file__).parent / "vendored") / name
+    return Path(settings.vendored_folder() or Path(__file__).parent / "vendored") / name
 
 
 class Asset:

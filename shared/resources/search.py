@@ -10,11 +10,11 @@ release of Unicode may read the text differently.
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from collections.abc import Iterator
 
+from shared.core import settings
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -39,11 +39,6 @@ _LETTERS = str.maketrans(
 _NOTATION = re.compile(r"\+?[0-9\s()/.\u2010-\u2015-]+")
 
 
-def is_on() -> bool:
-    """Whether the stage has search rows."""
-    return os.environ.get("SEARCH") != "off"
-
-
 def words(text: str) -> list[str]:
     """The different words of a text as they are compared: without case, accents and apostrophes."""
     plain = "".join(map(_plain, unicodedata.normalize("NFKD", text))).casefold().translate(_LETTERS)
@@ -52,7 +47,7 @@ def words(text: str) -> list[str]:
 
 def found_by(text: str | None, phone: str | None) -> str | None:
     """What the search rows of a resource with this text and phone are made of; None if it is to have none."""
-    if not is_on():
+    if not settings.search_is_on():
         return None
     digits = [] if phone is None else [_PHONE + phone.removeprefix("+")[::-1]]
     return " ".join([*words(text or ""), *digits]) or None
