@@ -132,10 +132,9 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
         bound = "person" in row
         pointer = _pk_of_person(row["person"]) if bound else _invited(row["email"])
         # The member may join or get another role between the read and the write.
-        unchanged = "person = :person" if bound else "attribute_exists(pk) AND attribute_not_exists(person)"
-        values = {":role": row["member_role"]} | ({":person": row["person"]} if bound else {})
+        unchanged = table.equals("person", row.get("person")) & table.equals("member_role", row["member_role"])
         writes: Sequence[table.Write] = [
-            table.Delete(row["pk"], row["sk"], table.Condition(f"{unchanged} AND member_role = :role", values)),
+            table.Delete(row["pk"], row["sk"], unchanged),
             table.Delete(pointer, _number(project_id)),
             *(_other_owner(row) if keep_an_owner else []),
             audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
@@ -160,7 +159,7 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         before = row["member_role"]
         if before == role:
             return _of_row(row)
-        same_role = table.Condition("member_role = :before", {":before": before})
+        same_role = table.equals("member_role", before)
         update = table.Update(row["pk"], row["sk"], set={"member_role": role}, condition=same_role)
         entry = audit.entry(
             project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
@@ -300,7 +299,7 @@ def _other_owner(row: table.Row) -> list[table.Check]:
     other = next((one for one in rows if one["member_role"] == OWNER and one["sk"] != row["sk"]), None)
     if other is None:
         raise LastOwner
-    return [table.Check(other["pk"], other["sk"], table.Condition("member_role = :owner", {":owner": OWNER}))]
+    return [table.Check(other["pk"], other["sk"], table.equals("member_role", OWNER))]
 
 
 def _pk(project_id: int) -> str:

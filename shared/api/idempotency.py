@@ -82,7 +82,7 @@ def save_response(key: IdempotencyKey, response: Response, request_id: str) -> t
     row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
     return table.Put(
         row,
-        table.Condition("attribute_not_exists(pk) OR expires_at <= :now", {":now": clock.to_unix(clock.now())}),
+        table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now())),
         on_contended=ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
         is_record=True,
     )

@@ -97,7 +97,7 @@ def wait(scope: Scope, session_id: str, until: clock.Instant) -> Wait:
 def back_off(scope: Scope, session_id: str) -> Wait:
     """Let a call wait that the carrier had no capacity for. No other call starts meanwhile."""
     waits = wait(scope, session_id, clock.now() + BACK_OFF_MS)
-    pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, expressions=("v = v + :one",), values={":one": 1})
+    pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, add={"v": 1})
     return Wait(waits.until, [*waits.writes, free_slot(session_id), pace])
 
 

@@ -221,15 +221,12 @@ def stop_calling(scope: Scope, customer: CustomerRecord, doc: Customer) -> Chang
     """
     id = customer.row.get("active_session")
     update, *search_rows = CUSTOMERS.replace(scope, customer, doc)
+    update = dataclasses.replace(update, condition=update.condition & table.equals("active_session", id))
     if id is None:
-        condition = update.condition & table.equals("active_session", None)
-        return Change(doc, [dataclasses.replace(update, condition=condition), *search_rows])
+        return Change(doc, [update, *search_rows])
     active = SESSIONS.find(scope, id)
-    update = dataclasses.replace(
-        update,
-        set={**update.set, **({"active_session": None} if sessions.is_waiting(active) else {})},
-        condition=update.condition & table.Condition("active_session = :active", {":active": id}),
-    )
+    if sessions.is_waiting(active):
+        update = dataclasses.replace(update, set={**update.set, "active_session": None})
     end = transitions.end_by_opt_out(scope, active, frees_customer=False)
     return Change(doc, [update, *end, *search_rows], lambda: wake(scope, id))
 

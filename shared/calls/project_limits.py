@@ -78,14 +78,13 @@ def increment(scope: Scope, counts: Counts) -> table.Put:
 def decrement(scope: Scope) -> table.Update:
     """The write that counts the end of such a call."""
     pk, sk = _key(scope)
-    return table.Update(pk, sk, expressions=("calls_now = calls_now - :one", "v = v + :one"), values={":one": 1})
+    return table.Update(pk, sk, add={"calls_now": -1, "v": 1})
 
 
 def undo(scope: Scope) -> table.Update:
     """The write that takes back `increment` for a call that was not dialed after all."""
     pk, sk = _key(scope)
-    expressions = ("calls_now = calls_now - :one", "calls_today = calls_today - :one", "v = v + :one")
-    return table.Update(pk, sk, expressions=expressions, values={":one": 1})
+    return table.Update(pk, sk, add={"calls_now": -1, "calls_today": -1, "v": 1})
 
 
 def of_project(scope: Scope) -> tuple[Limits, Counts]:
@@ -103,13 +102,12 @@ def update(project_id: int, limits: Limits, before: Limits | None = None) -> tab
         return table.Update(pk, sk, set=_attributes(limits))
     known, default, wanted = _attributes(before), _attributes(Limits()), _attributes(limits)
     changes = {name: value for name, value in wanted.items() if value != known[name]}
-    conditions = [table.PRESENT.text]
+    condition = table.PRESENT
     for name in changes:
-        absent = f"attribute_not_exists({name})" if known[name] == default[name] else None
-        same = f"{name} = :{name}" if known[name] is not None else None
-        conditions.append(f"({' OR '.join(filter(None, (absent, same)))})")
-    values = {f":{name}": value for name in changes if (value := known[name]) is not None}
-    return table.Update(pk, sk, set=changes, condition=table.Condition(" AND ".join(conditions), values))
+        same = table.equals(name, known[name])
+        # A limit that nobody has set is absent.
+        condition &= same | table.equals(name, None) if known[name] == default[name] else same
+    return table.Update(pk, sk, set=changes, condition=condition)
 
 
 def set_limits(project_id: int, limits: Limits) -> None:

@@ -235,7 +235,7 @@ def end_call(
     update = save_changes(scope, record, changes, due)
     writes: list[table.Write] = [update]
     if frees_customer and "customer_deleted" not in record.row:
-        pk, is_active = scope.pk(CUSTOMERS.kind), table.Condition("active_session = :id", {":id": session["id"]})
+        pk, is_active = scope.pk(CUSTOMERS.kind), table.equals("active_session", session["id"])
         writes.append(table.Update(pk, session["customer_id"], set={"active_session": None}, condition=is_active))
     dialed = session["call_status"] == SessionCallStatus.DIALING
     if scope.livemode and (dialed or sessions.is_starting(record)):

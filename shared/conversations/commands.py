@@ -122,8 +122,7 @@ def free_thread(scope: Scope, conversation: Conversation) -> list[table.Write]:
     if conversation["external_id"] is None:
         return []
     pk, sk = thread_key(scope, conversation["external_id"])
-    own = table.Condition("attribute_not_exists(pk) OR conversation_id = :id", {":id": conversation["id"]})
-    return [table.Delete(pk, sk, own)]
+    return [table.Delete(pk, sk, table.ABSENT | table.equals("conversation_id", conversation["id"]))]
 
 
 def resume(scope: Scope, id: str) -> Change[Conversation]:
@@ -188,7 +187,7 @@ def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessa
     }
     index, active = CONVERSATIONS.with_value(scope, "status", ConversationStatus.ACTIVE)
     # The version stays: what has read the conversation before may still replace it.
-    is_active = table.Condition(f"{index} = :active", {":active": active})
+    is_active = table.equals(index, active)
     latest = table.Update(scope.pk(CONVERSATIONS.kind), id, set={"latest_message": message["id"]}, condition=is_active)
     return Change({**message, "reply": None, "conversation": conversation}, [table.Put(row), latest])
 

@@ -95,10 +95,7 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     from shared.calls import commands as calls
 
     customer = apply_deletion(record.doc, {})
-    active = record.row.get("active_session")
     removal, insertion, *search_rows = CUSTOMERS.move_to_deleted(scope, record, customer)
-    unchanged = table.equals("active_session", None)
-    if active is not None:
-        unchanged = table.Condition("active_session = :active", {":active": active})
+    unchanged = table.equals("active_session", record.row.get("active_session"))
     removal = dataclasses.replace(removal, condition=removal.condition & unchanged)
     return Change(customer, [removal, insertion, *calls.end_with_customer(scope, record), *search_rows])

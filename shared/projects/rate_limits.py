@@ -14,11 +14,6 @@ from shared.core import clock, limits
 from shared.store import table
 
 PER_SECOND, PER_MINUTE = limits.REQUESTS_PER_SECOND, limits.REQUESTS_PER_MINUTE
-CONDITION = (
-    "attribute_exists(pk) AND attribute_not_exists(revoked_at)"
-    " AND (attribute_not_exists(valid_until) OR valid_until > :now)"
-)
-"""The condition of every update that counts a request: the key exists, and is neither revoked nor expired."""
 
 
 @dataclass(frozen=True)
@@ -103,30 +98,23 @@ def whole_seconds(milliseconds: int) -> int:
 
 
 def _count_first(pk: str, sk: str, moment: Moment) -> table.Update:
-    condition = f"{CONDITION} AND (attribute_not_exists(m) OR m < :s_m OR m > :latest)"
-    values = {":latest": latest_minute(moment.now), ":now": moment.now}
+    is_another = table.below("m", moment.minute) | table.above("m", latest_minute(moment.now))
     return table.Update(
         pk,
         sk,
         set={"m": moment.minute, "w": {"n": 1, moment.second: 1}},
-        condition=table.Condition(condition, values),
+        condition=_is_valid(moment) & (table.equals("m", None) | is_another),
     )
 
 
 def _count_next(pk: str, sk: str, moment: Moment) -> table.Update:
     used = f"w.{moment.second}"
-    remains = f"{CONDITION} AND m = :m AND w.n < :per_minute AND (attribute_not_exists({used}) OR {used} < :per_second)"
-    return table.Update(
-        pk,
-        sk,
-        expressions=("w.n = w.n + :one", f"{used} = if_not_exists({used}, :zero) + :one"),
-        condition=table.Condition(remains),
-        values={
-            ":m": moment.minute,
-            ":one": 1,
-            ":zero": 0,
-            ":per_minute": PER_MINUTE,
-            ":per_second": PER_SECOND,
-            ":now": moment.now,
-        },
-    )
+    in_minute = table.equals("m", moment.minute) & table.below("w.n", PER_MINUTE)
+    in_second = table.equals(used, None) | table.below(used, PER_SECOND)
+    return table.Update(pk, sk, add={"w.n": 1, used: 1}, condition=_is_valid(moment) & in_minute & in_second)
+
+
+def _is_valid(moment: Moment) -> table.Condition:
+    """The condition of every count of a request: the key exists, and is neither revoked nor expired."""
+    unexpired = table.equals("valid_until", None) | table.above("valid_until", moment.now)
+    return table.PRESENT & table.equals("revoked_at", None) & unexpired

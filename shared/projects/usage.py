@@ -51,8 +51,7 @@ def merge(scope: Scope, month: str, ids: Sequence[str]) -> int:
             pk,
             _ERASED,
             set={"kind": "usage"},
-            expressions=tuple(f"{name} = if_not_exists({name}, :none) + :{name}" for name in COUNTERS),
-            values={":none": 0, **{f":{name}": amount for name, amount in total.items()}},
+            add=total,
             condition=table.ALWAYS,
         )
         table.write([*(table.Delete(pk, row["sk"]) for row in chunk), merged], uuid.uuid4().hex)

@@ -128,7 +128,7 @@ def claim_row(pk: str, sk: str, until: clock.Instant) -> Claim[R] | NotDue | Non
     """
     now, token = clock.now(), uuid.uuid4().hex
     lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
-    free = table.Condition("due_at <= :now AND attribute_not_exists(lease)", {":now": now})
+    free = table.at_most("due_at", now) & table.equals("lease", None)
     claimed: Claim[R] | None
     claimed, old = _try_to_claim(table.Update(pk, sk, set=lease, condition=free), token)
     if claimed is None and old is not None and "due_at" in old:
@@ -248,9 +248,8 @@ def postpone_wake_up(row: table.Row) -> None:
         row["sk"],
         # The shard, too: the stage may have another number of shards than when the row was written.
         set={"due": due(clock.now() + interval_ms), "due_shard": due_shard(row["sk"])},
-        expressions=("wake_ups = if_not_exists(wake_ups, :none) + :one",),
-        condition=table.Condition("due = :due"),
-        values={":due": row["due"], ":none": 0, ":one": 1},
+        add={"wake_ups": 1},
+        condition=table.equals("due", row["due"]),
     )
     with contextlib.suppress(table.ConditionFailed, table.Contended):
         table.write_and_get(update)
@@ -267,7 +266,4 @@ def _if_claimed(claim: Claim[Any], write: table.Write, *, keep: bool) -> table.W
     if not isinstance(write, table.Update) or (write.pk, write.sk) != (claim.row["pk"], claim.row["sk"]):
         return write
     changes = write.set if keep else {**_UNCLAIMED, **write.set}
-    held = table.equals("lease", claim.token)
-    if write.condition != table.ALWAYS:
-        held = dataclasses.replace(write.condition, text=f"({write.condition.text})") & held
-    return dataclasses.replace(write, set=changes, condition=held)
+    return dataclasses.replace(write, set=changes, condition=write.condition & table.equals("lease", claim.token))

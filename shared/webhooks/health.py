@@ -111,10 +111,8 @@ def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
 
     Therefore one attempt gives each notice, and `noticed` exists only together with `failing_since`.
     """
-    noticed = table.Condition("attribute_exists(noticed)") if endpoint.noticed else table.equals("noticed", None)
-    since = table.equals("failing_since", None)
-    if endpoint.failing_since is not None:
-        since = table.Condition("failing_since = :since", {":since": endpoint.failing_since})
+    noticed = table.equals("noticed", endpoint.noticed or None)
+    since = table.equals("failing_since", endpoint.failing_since)
     return dataclasses.replace(write, condition=write.condition & noticed & since)
 
 

@@ -178,7 +178,7 @@ def start(scope: Scope, endpoint_id: str, since: clock.Instant, who: str) -> Cha
     }
     put = table.Put(
         row,
-        table.Condition("attribute_not_exists(pk) OR attribute_not_exists(due_at)"),
+        table.equals("due_at", None),
         refusal=lambda: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
     first = wake_up(pk, sk)
@@ -196,7 +196,7 @@ def stop(scope: Scope, endpoint_id: str) -> Change[None]:
         return Change(None)
     # Without its lease, the worker of a step that is under way writes nothing any more.
     changes = {**_ended(ReplayEnd.STOPPED), "lease": None, "lease_until": None}
-    is_running = table.Condition("attribute_exists(due_at)")
+    is_running = table.has("due_at")
     return Change(None, [table.Update(row["pk"], row["sk"], set=changes, condition=is_running)])
 
 

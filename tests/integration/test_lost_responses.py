@@ -322,7 +322,7 @@ def test_a_lease_is_held_by_one_worker_and_its_work_is_recorded_once(stage: Stag
         return tasks.claim_row(pk, "job", clock.now() + lease)
 
     def record(claim: tasks.Claim[table.Row]) -> None:
-        update = table.Update(pk, "job", expressions=("done = done + :one",), values={":one": 1})
+        update = table.Update(pk, "job", add={"done": 1})
         tasks.save_step(claim, [update])
 
     others: list[Any] = []

@@ -37,8 +37,8 @@ PLANTED = (
         "the record of an Idempotency-Key is overwritten",
         (
             "shared/api/idempotency.py",
-            '"attribute_not_exists(pk) OR expires_at <= :now"',
-            '"attribute_not_exists(k) OR expires_at <= :now"',
+            'table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now()))',
+            "table.ALWAYS",
         ),
         "4.1 or 4.2 or 4.6",
         seed=4,
@@ -62,7 +62,7 @@ PLANTED = (
     ),
     Planted(
         "a lease is not checked by a claim",
-        ("shared/tasks/tasks.py", '"due_at <= :now AND attribute_not_exists(lease)"', '"due_at <= :now"'),
+        ("shared/tasks/tasks.py", ' & table.equals("lease", None)\n    claimed: ', "\n    claimed: "),
         "9.1",
         seed=3,
         focus="claims",
@@ -371,13 +371,13 @@ PLANTED = (
     ),
     Planted(
         "a key is valid after its end",
-        ("shared/projects/rate_limits.py", "OR valid_until > :now)", "OR valid_until <> :now)"),
+        ("shared/projects/rate_limits.py", 'table.above("valid_until", moment.now)', 'table.has("valid_until")'),
         "0.3",
         seed=12,
     ),
     Planted(
         "the requests of a minute are not limited",
-        ("shared/projects/rate_limits.py", "AND m = :m AND w.n < :per_minute", "AND m = :m AND :one <= :per_minute"),
+        ("shared/projects/rate_limits.py", ' & table.below("w.n", PER_MINUTE)', ""),
         "1.5",
         seed=3,
         focus="requests",

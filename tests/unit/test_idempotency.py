@@ -141,4 +141,4 @@ def test_a_record_counts_for_24_hours_and_gives_way_after_them() -> None:
     put = idempotency.save_response(key(), SAVED, "req_1")
 
     assert put.row["expires_at"] == NOW + 24 * 3600
-    assert put.condition == table.Condition("attribute_not_exists(pk) OR expires_at <= :now", {":now": NOW})
+    assert put.condition == table.ABSENT | table.at_most("expires_at", NOW)

@@ -74,8 +74,7 @@ def make_step_due(scope: Scope, session_id: str) -> None:
         scope.pk(SESSIONS.kind),
         session_id,
         set=tasks.due_attributes(session_id, clock.now()),
-        expressions=("v = v + :one",),
-        values={":one": 1},
+        add={"v": 1},
     )
     table.write([update], uuid.uuid4().hex)
 

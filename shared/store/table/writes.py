@@ -20,6 +20,7 @@ from shared.aws import services
 from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode
 from shared.aws.services import AwsError, Unavailable
 from shared.core import clock, settings, trace
+from shared.store.table.conditions import ABSENT, ALWAYS, PRESENT, Condition, unchanged
 from shared.store.table.encoding import Row, Value, decode, encode, key, stored
 
 MAX_CONFLICTS = 3
@@ -45,36 +46,6 @@ class Meaning(IntEnum):
 
 
 @dataclass(frozen=True)
-class Condition:
-    """What must be true of a row when it is written: a condition expression, and the values that it names."""
-
-    text: str
-    values: Mapping[str, Value] = field(default_factory=dict)
-
-    def __and__(self, other: Condition) -> Condition:
-        """Both conditions. A text with OR must be in parentheses."""
-        return Condition(f"{self.text} AND {other.text}", {**self.values, **other.values})
-
-
-def equals(name: str, value: Value | None) -> Condition:
-    """The condition that the row has this value of an attribute, or does not have the attribute if it is None."""
-    if value is None:
-        return Condition(f"attribute_not_exists({name})")
-    return Condition(f"{name} = :{name}", {f":{name}": value})
-
-
-def unchanged(version: int) -> Condition:
-    """The condition that the row has this version `v`, or does not exist if it is 0."""
-    return equals("v", version) if version else ABSENT
-
-
-ALWAYS = Condition("")
-"""The row may be anything, or not exist."""
-ABSENT = equals("pk", None)
-PRESENT = Condition("attribute_exists(pk)")
-
-
-@dataclass(frozen=True)
 class Put:
     """Write a row, by default only if it does not exist."""
 
@@ -89,14 +60,14 @@ class Put:
 
 @dataclass(frozen=True)
 class Update:
-    """Change attributes of a row: to the values in `set` (None removes one), and by further SET clauses."""
+    """Change attributes of a row."""
 
     pk: str
     sk: str
     set: Mapping[str, Value | None] = field(default_factory=dict)
-    expressions: tuple[str, ...] = ()
-    values: Mapping[str, Value] = field(default_factory=dict)
-    """The values that `expressions` name. The condition may name them, too."""
+    """The attributes with their new values. None removes one."""
+    add: Mapping[str, int] = field(default_factory=dict)
+    """What is added to attributes with numbers. An absent one counts as 0. A name with a dot is one in a map."""
     condition: Condition = PRESENT
     refusal: Refusal | None = None
 
@@ -283,9 +254,10 @@ def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
         parameters["Key"] = key(op.pk, op.sk)
     if isinstance(op, Update):
         attributes = {**op.set, **author}
-        parameters["UpdateExpression"] = _update_expression(attributes, op.expressions)
+        parameters["UpdateExpression"] = _update_expression(attributes, op.add)
         sets = {f":s_{name}": stored(name, value) for name, value in attributes.items() if value is not None}
-        values = {**sets, **op.values}
+        added = {_added(name): amount for name, amount in op.add.items()}
+        values = sets | added | ({":zero": 0} if added else {})
     if op.condition != ALWAYS:
         parameters["ConditionExpression"] = op.condition.text
     if values := {**values, **op.condition.values}:
@@ -293,11 +265,17 @@ def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
     return parameters
 
 
-def _update_expression(attributes: Mapping[str, Value | None], expressions: Sequence[str]) -> str:
-    """The update expression that sets these attributes (None removes one), and has these SET clauses."""
-    sets = [f"{name} = :s_{name}" for name, value in attributes.items() if value is not None] + list(expressions)
+def _update_expression(attributes: Mapping[str, Value | None], add: Mapping[str, int]) -> str:
+    """The update expression that sets these attributes (None removes one), and adds to these."""
+    sets = [f"{name} = :s_{name}" for name, value in attributes.items() if value is not None]
+    sets += [f"{name} = if_not_exists({name}, :zero) + {_added(name)}" for name in add]
     removes = [name for name, value in attributes.items() if value is None]
     return " ".join(f"{verb} {', '.join(clauses)}" for verb, clauses in (("SET", sets), ("REMOVE", removes)) if clauses)
+
+
+def _added(name: str) -> str:
+    """The placeholder of what is added to an attribute."""
+    return f":add_{name.replace('.', '_')}"
 
 
 def _author(op: Write, request_id: str, *, single: bool) -> dict[str, Value]:

@@ -42,9 +42,8 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
     count = table.Update(
         scope.pk("count"),
         WEBHOOK_ENDPOINTS.kind,
-        expressions=("n = if_not_exists(n, :zero) + :one",),
-        values={":zero": 0, ":one": 1},
-        condition=table.Condition("attribute_not_exists(n) OR n < :limit", {":limit": LIMIT}),
+        add={"n": 1},
+        condition=table.equals("n", None) | table.below("n", LIMIT),
         refusal=lambda: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
     )
     inserts = WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation)
@@ -111,7 +110,7 @@ def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhook
     doc: WebhookEndpoint = {**record.doc, "previous_secret_expires_at": None}
     doc["disabled_at"] = doc["disabled_at"] or clock.iso(now)
     kept = {"secret": b"-", "expires_at": table.expiry(now + _TOMBSTONE_MS), **_next_generation(record.row, now)}
-    count = table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, expressions=("n = n - :one",), values={":one": 1})
+    count = table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, add={"n": -1})
     deleted: DeletedWebhookEndpoint = {"id": doc["id"], "object": "webhook_endpoint", "deleted": True}
     return Change(deleted, [*WEBHOOK_ENDPOINTS.move_to_deleted(scope, record, doc, kept), count])
 
