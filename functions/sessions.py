@@ -13,9 +13,9 @@ from shared.calls import commands as calls
 from shared.calls import recordings, transcripts
 from shared.calls.commands import Call, CallCreate
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
-from shared.calls.statuses import FileStatus
 from shared.calls.transcripts import Line
 from shared.core import clock
+from shared.core.call_statuses import FileStatus
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.resources.schema import Count, Keywords, SessionId, Time

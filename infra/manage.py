@@ -452,8 +452,8 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
     from shared.calls.consent import consent_requests, consents
-    from shared.calls.statuses import ConsentStatus
     from shared.core import clock
+    from shared.core.call_statuses import ConsentStatus
 
     scope = _scope(options)
     before = consents.find(scope, options.phone)

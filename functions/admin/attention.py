@@ -10,8 +10,8 @@ from functions.admin import lists, names
 from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
-from shared.calls.statuses import EndedReason
 from shared.core import clock
+from shared.core.call_statuses import EndedReason
 from shared.projects import api_keys
 from shared.projects.api_keys import ApiKey
 from shared.resources import list_pages, queries

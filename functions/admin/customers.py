@@ -15,8 +15,8 @@ from shared.calls import commands as calls
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
 from shared.calls.sessions import SESSIONS, Session
-from shared.calls.statuses import Channel
 from shared.core import clock
+from shared.core.call_statuses import Channel
 from shared.core.errors import ApiError, Code
 from shared.customers import commands as customers
 from shared.customers import opt_outs

@@ -13,8 +13,8 @@ from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.calls import commands as calls
 from shared.calls import recordings, sessions, transcripts
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
-from shared.calls.statuses import CallOutcome, Channel, FileStatus, SessionCallStatus
 from shared.core import clock
+from shared.core.call_statuses import CallOutcome, Channel, FileStatus, SessionCallStatus
 from shared.core.errors import ApiError
 from shared.pages import SECURITY
 

@@ -12,10 +12,10 @@ from shared.admin import members
 from shared.agent.tools import HandoffReason
 from shared.appointments.resource import AppointmentStatus
 from shared.calls.consent import consents
-from shared.calls.statuses import CallOutcome, Channel, ConsentStatus, EndedReason, FileStatus, SessionCallStatus
 from shared.conversations import resource as conversations
 from shared.conversations.resource import ConversationStatus
 from shared.core import clock, limits
+from shared.core.call_statuses import CallOutcome, Channel, ConsentStatus, EndedReason, FileStatus, SessionCallStatus
 from shared.core.errors import Code
 from shared.projects.api_keys import ApiKey
 from shared.webhooks import events, health, replays

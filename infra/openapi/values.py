@@ -7,9 +7,9 @@ from typing import Any
 
 from infra.openapi import text
 from shared.appointments.resource import AppointmentStatus
-from shared.calls.statuses import SessionCallStatus
 from shared.conversations.resource import Role
 from shared.core import errors
+from shared.core.call_statuses import SessionCallStatus
 from shared.core.event_types import EVENT_DESCRIPTIONS
 from shared.webhooks.events import FAMILIES
 

@@ -19,8 +19,8 @@ from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands
 from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
-from shared.calls.statuses import CallOutcome
 from shared.core import clock, limits
+from shared.core.call_statuses import CallOutcome
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, CustomerId, SessionId
 

@@ -1,7 +1,6 @@
 """Calls to customers, from the request to the files.
 
 commands        what can be done with calls: call a customer, cancel, stop
-statuses        the statuses of calls, why calls end, and what comes of them; packages below this one import it, too
 sessions        the resource, one for each call
 project_limits  a project's limits of live calls
 capacity        how many live calls the stage has at once

@@ -17,8 +17,8 @@ from shared.calls import project_limits, sessions, simulated_numbers, transition
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
 from shared.calls.sessions import SESSIONS, Session
-from shared.calls.statuses import Channel, EndedReason, FileStatus, SessionCallStatus
 from shared.core import clock, ids, threads
+from shared.core.call_statuses import Channel, EndedReason, FileStatus, SessionCallStatus
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.core.limits import LATEST_CALL_DAYS
 from shared.customers import opt_outs

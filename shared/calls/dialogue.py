@@ -20,9 +20,9 @@ from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import identity_check, sessions
 from shared.calls.identity_check import Callee
 from shared.calls.sessions import CheckStage, SessionChanges, SessionRecord, SessionRow
-from shared.calls.statuses import CHANGES_OF_APPOINTMENT, CallOutcome
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
+from shared.core.call_statuses import CHANGES_OF_APPOINTMENT, CallOutcome
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope

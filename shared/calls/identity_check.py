@@ -17,8 +17,8 @@ from shared.agent.identity import Answer
 from shared.agent.tools import Tools
 from shared.agent.wording import long_time
 from shared.calls.sessions import CheckStage
-from shared.calls.statuses import CallOutcome
 from shared.core import clock
+from shared.core.call_statuses import CallOutcome
 
 MOST_LINES = 14
 """Lines of a call after which the agent gives up reaching the person."""

@@ -9,8 +9,8 @@ from shared.calls import commands as calls
 from shared.calls import sessions, transitions
 from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS
-from shared.calls.statuses import ConsentStatus
 from shared.core import clock
+from shared.core.call_statuses import ConsentStatus
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer
 from shared.resources import list_pages

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
-from shared.calls.statuses import (
+from shared.core import clock
+from shared.core.call_statuses import (
     OUTCOMES,
     AnsweredBy,
     CallOutcome,
@@ -23,7 +24,6 @@ from shared.calls.statuses import (
     FileStatus,
     SessionCallStatus,
 )
-from shared.core import clock
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.resources import filters
 from shared.resources.collections import Collection, Record, Resource, ResourceRow

@@ -20,10 +20,10 @@ from shared.calls import dialogue, opting_out, recordings, simulated_numbers, tr
 from shared.calls.dialogue import Briefing, Progress
 from shared.calls.sessions import SESSIONS, CheckStage, SessionChanges, SessionRecord, SessionRow
 from shared.calls.simulated_numbers import ScriptedCall
-from shared.calls.statuses import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.calls.transcripts import Speaker
 from shared.calls.transitions import Clearance
 from shared.core import clock
+from shared.core.call_statuses import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks

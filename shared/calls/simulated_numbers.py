@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
+from shared.core.call_statuses import EndedReason, Ending, SessionCallStatus
 
 
 class ConsentBehaviour(Enum):

@@ -15,7 +15,8 @@ from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import capacity, project_limits, sessions
 from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
-from shared.calls.statuses import (
+from shared.core import clock
+from shared.core.call_statuses import (
     BLOCKED,
     ENDED,
     NOT_ALLOWED,
@@ -25,7 +26,6 @@ from shared.calls.statuses import (
     Ending,
     SessionCallStatus,
 )
-from shared.core import clock
 from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS

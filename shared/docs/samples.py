@@ -13,9 +13,9 @@ from typing import Any
 from shared.appointments.resource import Appointment, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.sessions import Session
-from shared.calls.statuses import OUTCOMES, Channel, SessionCallStatus
 from shared.conversations.resource import Conversation, ConversationStatus, Message, Role
 from shared.core import clock, ids
+from shared.core.call_statuses import OUTCOMES, Channel, SessionCallStatus
 from shared.core.event_types import EVENT_TYPES
 from shared.customers.resource import Customer
 from shared.store.keys import Scope

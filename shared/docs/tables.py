@@ -17,12 +17,12 @@ from shared.calls import transitions as calls
 from shared.calls.commands import CallCreate
 from shared.calls.consent import consents
 from shared.calls.simulated_numbers import ConsentBehaviour
-from shared.calls.statuses import SessionCallStatus
 from shared.conversations import resource as conversations
 from shared.conversations import turns
 from shared.conversations.resource import ConversationCreate, MessageCreate, ThreadMessageCreate
 from shared.core import clock, limits, settings
 from shared.core.api_description import REVISIONS
+from shared.core.call_statuses import SessionCallStatus
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, Code
 from shared.core.event_types import EVENT_DESCRIPTIONS
 from shared.core.limits import RETRY_SCHEDULE_S

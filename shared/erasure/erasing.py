@@ -24,10 +24,10 @@ from shared.calls import recordings, transcripts, transitions
 from shared.calls.consent import consents
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS
-from shared.calls.statuses import SessionCallStatus
 from shared.conversations import commands as conversations
 from shared.conversations.resource import CONVERSATIONS, ConversationStatus, messages_pk
 from shared.core import clock
+from shared.core.call_statuses import SessionCallStatus
 from shared.customers import commands
 from shared.customers import resource as customers
 from shared.customers.resource import CUSTOMERS, Customer

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.calls.statuses import Ending
 from shared.core import clock
+from shared.core.call_statuses import Ending
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from botocore.exceptions import ConnectionError as AwsConnectionError
 
 from shared.aws import services
 from shared.aws.error_codes import is_throttled
-from shared.calls.statuses import (
+from shared.core import clock, settings
+from shared.core.call_statuses import (
     BLOCKED,
     NOT_ALLOWED,
     PROVIDER_ERROR,
@@ -42,7 +43,6 @@ from shared.calls.statuses import (
     Ending,
     SessionCallStatus,
 )
-from shared.core import clock, settings
 from shared.core.log import logger
 from shared.telephony import Busy, CallRefused, ContactOwner, ContactState, NoCapacity, NotConfigured
 

@@ -12,8 +12,8 @@ import pytest
 from shared.aws import services
 from shared.calls import opting_out
 from shared.calls.consent import consent_requests, consents
-from shared.calls.statuses import ConsentStatus
 from shared.core import clock, settings
+from shared.core.call_statuses import ConsentStatus
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 from tests.support import conversations

@@ -12,7 +12,7 @@ from botocore.stub import ANY, Stubber
 
 from shared.calls import project_limits
 from shared.calls.consent import consents
-from shared.calls.statuses import ConsentStatus
+from shared.core.call_statuses import ConsentStatus
 from shared.store import table
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 from tests.support.clocks import Clock

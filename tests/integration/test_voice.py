@@ -19,8 +19,8 @@ from shared.agent.tools import TurnInput
 from shared.calls import identity_check
 from shared.calls.live import voice
 from shared.calls.live.steps import FILES_GIVEN_UP_AFTER_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
-from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
+from shared.core.call_statuses import EndedReason, Ending, SessionCallStatus
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.telephony import ContactState

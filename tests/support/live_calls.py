@@ -15,8 +15,8 @@ from typing import Any
 
 from shared.aws import services
 from shared.calls import project_limits
-from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
+from shared.core.call_statuses import EndedReason, Ending, SessionCallStatus
 from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope

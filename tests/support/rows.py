@@ -13,8 +13,8 @@ from shared.appointments.resource import APPOINTMENTS, AppointmentCreate, Appoin
 from shared.aws import services
 from shared.calls import commands as calls
 from shared.calls import sessions
-from shared.calls.statuses import Channel
 from shared.core import clock, ids
+from shared.core.call_statuses import Channel
 from shared.customers import commands as customer_commands
 from shared.customers import resource as customers
 from shared.customers.resource import CustomerCreate

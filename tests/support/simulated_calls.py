@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.aws import services
-from shared.calls.statuses import ENDED, SessionCallStatus
 from shared.core import clock
+from shared.core.call_statuses import ENDED, SessionCallStatus
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support.clocks import Clock

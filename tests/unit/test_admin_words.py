@@ -14,9 +14,9 @@ from shared.admin import members
 from shared.agent import tools
 from shared.agent.tools import HandoffReason
 from shared.appointments.resource import AppointmentStatus
-from shared.calls.statuses import CallOutcome, Channel, ConsentStatus, EndedReason, FileStatus, SessionCallStatus
 from shared.conversations import resource as conversations
 from shared.conversations.resource import ConversationStatus
+from shared.core.call_statuses import CallOutcome, Channel, ConsentStatus, EndedReason, FileStatus, SessionCallStatus
 from shared.projects import usage
 from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, DeliveryTrigger
 from shared.webhooks.endpoints.resource import DisabledReason

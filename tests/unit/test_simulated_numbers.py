@@ -11,7 +11,7 @@ from shared.calls.simulated_numbers import (
     number,
     scripted_call,
 )
-from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
+from shared.core.call_statuses import EndedReason, Ending, SessionCallStatus
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from shared.calls import sessions, transitions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
 from shared.calls.sessions import SESSIONS, SessionChanges
-from shared.calls.statuses import PROVIDER_ERROR, ConsentStatus, Ending
 from shared.core import clock
+from shared.core.call_statuses import PROVIDER_ERROR, ConsentStatus, Ending
 from shared.core.log import logger
 from shared.customers import opt_outs
 from shared.store import table, transactions

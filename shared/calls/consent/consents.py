@@ -18,8 +18,8 @@ from typing import Any, NotRequired, TypedDict, cast
 from shared.calls import simulated_numbers
 from shared.calls.sessions import SessionConsent
 from shared.calls.simulated_numbers import ConsentBehaviour
-from shared.calls.statuses import ConsentStatus
 from shared.core import clock, trace
+from shared.core.call_statuses import ConsentStatus
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table

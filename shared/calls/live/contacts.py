@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from shared.calls import recordings, sessions, transcripts, transitions
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
-from shared.calls.statuses import ENDED, SessionCallStatus
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
+from shared.core.call_statuses import ENDED, SessionCallStatus
 from shared.core.log import logger
 from shared.store import table, transactions
 from shared.store.keys import Scope

@@ -19,7 +19,9 @@ from shared.calls import capacity, dialogue, project_limits, sessions, transcrip
 from shared.calls.dialogue import Progress
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord, SessionRow
-from shared.calls.statuses import (
+from shared.calls.transitions import Clearance, Denied, PutOff
+from shared.core import clock, settings
+from shared.core.call_statuses import (
     PROVIDER_ERROR,
     PROVIDER_TIMEOUT,
     VOICEMAIL,
@@ -30,8 +32,6 @@ from shared.calls.statuses import (
     FileStatus,
     SessionCallStatus,
 )
-from shared.calls.transitions import Clearance, Denied, PutOff
-from shared.core import clock, settings
 from shared.core.limits import LONGEST_CALL_MINUTES
 from shared.core.log import logger
 from shared.store import table

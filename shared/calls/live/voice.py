@@ -17,9 +17,9 @@ from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts, transitions
 from shared.calls.dialogue import Progress
 from shared.calls.sessions import SESSIONS, CheckStage, SessionRecord
-from shared.calls.statuses import SessionCallStatus
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
+from shared.core.call_statuses import SessionCallStatus
 from shared.core.log import logger
 from shared.customers import resource as customers
 from shared.store import table, transactions

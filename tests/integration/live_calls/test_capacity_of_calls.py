@@ -13,8 +13,8 @@ import pytest
 
 from shared.calls import capacity, project_limits
 from shared.calls.live.steps import DIALED_WITHIN_MS, POLL_MS, START_WITHIN_MS
-from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
+from shared.core.call_statuses import EndedReason, Ending, SessionCallStatus
 from shared.store import table
 from shared.telephony import ContactState, NoCapacity, adapters
 from tests.support.clocks import Clock

@@ -10,7 +10,8 @@ import pytest
 from shared.calls import project_limits
 from shared.calls.consent import consent_requests
 from shared.calls.live.steps import BUSY_MS, FILES_GIVEN_UP_AFTER_MS, POLL_MS, START_AGAIN_MS, START_WITHIN_MS
-from shared.calls.statuses import (
+from shared.core import clock
+from shared.core.call_statuses import (
     BLOCKED,
     NOT_ALLOWED,
     PROVIDER_ERROR,
@@ -19,7 +20,6 @@ from shared.calls.statuses import (
     Ending,
     SessionCallStatus,
 )
-from shared.core import clock
 from shared.telephony import Busy, CallRefused, ContactState, NoCapacity, adapters, amazon_connect
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once

@@ -14,8 +14,8 @@ from botocore.exceptions import EndpointConnectionError
 from shared.aws import client as aws_client
 from shared.aws import services
 from shared.calls.live.steps import FILES_GIVEN_UP_AFTER_MS, POLL_MS
-from shared.calls.statuses import Ending
 from shared.core import clock
+from shared.core.call_statuses import Ending
 from shared.telephony import ContactState
 from tests.support import privileges
 from tests.support.clocks import Clock

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shared.calls.live.steps import FILES_GIVEN_UP_AFTER_MS, LONGEST_MS, LOST_AFTER_MS, POLL_MS
-from shared.calls.statuses import EndedReason, Ending, SessionCallStatus
 from shared.core import clock
+from shared.core.call_statuses import EndedReason, Ending, SessionCallStatus
 from shared.tasks import tasks
 from shared.telephony import Busy, ContactState, NotConfigured, amazon_connect
 from tests.support.clocks import Clock

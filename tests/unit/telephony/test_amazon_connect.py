@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from botocore.stub import Stubber
 
-from shared.calls.statuses import AnsweredBy, EndedReason, Ending, SessionCallStatus
 from shared.core import clock
+from shared.core.call_statuses import AnsweredBy, EndedReason, Ending, SessionCallStatus
 from shared.core.log import logger
 from shared.telephony import Busy, CallRefused, ContactOwner, ContactState, NoCapacity, NotConfigured
 from shared.telephony.amazon_connect import (
