@@ -87,7 +87,7 @@ class Backlog:
     def _postpone(self, sent: Any) -> Mapping[str, Any]:
         sk = sent["Key"]["sk"]["S"]
         with self._lock:
-            assert sent["ExpressionAttributeValues"][":due"]["S"] == self.due[sk]
+            assert sent["ExpressionAttributeValues"][":is_due"]["S"] == self.due[sk]
             self.due[sk] = sent["ExpressionAttributeValues"][":s_due"]["S"]
             self.postponed.append(sk)
         return self._item(sk)
