@@ -40,7 +40,7 @@ def test_the_documents_for_readers_have_links() -> None:
 
 
 def test_the_map_of_the_code_names_files_by_their_full_paths() -> None:
-    _, _, text = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("\n## Four paths\n")
+    _, _, text = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("\n## Paths\n")
     named = re.findall(r"`([\w/]+\.(?:py|md))`", text)
     assert len(named) > 50
     # Each resource's package has this module.
@@ -71,8 +71,8 @@ def test_the_table_of_questions_names_tests_that_exist() -> None:
 
 
 def paths() -> dict[str, list[str]]:
-    """The files that each of the four paths names, in the order of its text, by the words that the path begins with."""
-    _, _, text = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("\n## Four paths\n")
+    """The files that each path names, in the order of its text, by the words that the path begins with."""
+    _, _, text = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("\n## Paths\n")
     sections = re.split(r"(?m)^\*\*(.+?)\*\*", text.partition("\n## ")[0])[1:]
     # What differs in a live call is told after the path of a call.
     texts = (text.partition("\nA live call has other steps")[0] for text in sections[1::2])
@@ -86,13 +86,13 @@ def named_files(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", paths())
-def test_each_of_the_four_paths_has_at_most_twelve_files_and_fifteen_hops(name: str) -> None:
+def test_a_path_has_at_most_twelve_files_and_fifteen_hops(name: str) -> None:
     files = paths()[name]
     assert len({*files}) <= 12
     assert sum(one != other for one, other in itertools.pairwise(files)) <= 15
 
 
-def test_there_are_four_paths() -> None:
+def test_a_request_a_delivery_a_message_and_a_call_have_paths() -> None:
     assert len(paths()) == 4
 
 

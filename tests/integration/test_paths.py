@@ -103,10 +103,12 @@ def recorded(into: dict[Function, int]) -> Iterator[None]:
 
 
 def request(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
-    thread, changed = new_thread(stage), {"appointment_at": "2030-05-07T07:08:09Z"}
+    thread, moved, impossible = new_thread(stage), {"appointment_at": "2030-05-07T07:08:09Z"}, {"status": "pending"}
     with recorded(called):
-        answers = [stage.call("PATCH", thread.appointment, changed, headers=idempotency_header("k")) for _ in range(2)]
-    assert [one.headers.get("idempotent-replayed") for one in answers] == [None, "true"]
+        for key, change, status in (("k", moved, 200), ("refused", impossible, 409)):
+            answers = [stage.call("PATCH", thread.appointment, change, headers=idempotency_header(key)) for _ in "12"]
+            assert [one.status for one in answers] == [status, status]
+            assert [one.headers.get("idempotent-replayed") for one in answers] == [None, "true"]
 
 
 def delivery(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
