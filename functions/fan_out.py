@@ -1,4 +1,4 @@
-"""Table stream -> events -> deliveries -> queues; opt-outs -> ledger. Processing a batch twice has no further effect.
+"""Table stream -> events -> deliveries -> queues; opt-outs -> ledger. A batch that is processed again only wakes again.
 
 A committed change becomes an event, with a delivery for each endpoint that receives it. Lambda retries a change for
 hours if AWS is in trouble. A change that fails for itself is put aside at once, in the bucket of failed batches:
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from cachetools import cached
 
 from shared.aws import objects
 from shared.core import clock, metrics, settings, threads, trace
+from shared.core.call_statuses import ENDED, EndedReason
 from shared.core.log import logger
 from shared.customers import opt_outs
 from shared.customers import resource as customers
@@ -25,7 +27,7 @@ from shared.store import table
 from shared.store.keys import scope_of
 from shared.tasks import batches, wake_ups
 from shared.tasks.wake_ups import WakeUp
-from shared.webhooks import call_metrics, events, queues
+from shared.webhooks import events, queues
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import Snapshot
@@ -33,6 +35,10 @@ from shared.webhooks.events import NewEvent
 
 _DELIVERIES_AT_ONCE = 4
 """The deliveries of one event that are written concurrently. Events of a batch are processed concurrently, too."""
+_CALL_ENDS = frozenset(f"session.{status}" for status in ENDED)
+"""The types of the events of a call's end. Every call has one such event, whatever ended it (promises 7)."""
+_FAILURES = frozenset({EndedReason.PROVIDER_ERROR, EndedReason.PROVIDER_TIMEOUT})
+"""The reasons of a call's end that the carrier or this service causes."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -74,13 +80,16 @@ class _Batch:
         trace.name(event_id=event.id)
         matching = [endpoint for endpoint in self._endpoints_of(event.scope) if _receives(endpoint, event)]
         rows = [deliveries.new_row(event, endpoint) for endpoint in matching]
+        # A request of its own, so that `_put_once` does not take what an earlier processing wrote for its own.
+        request = uuid.uuid4().hex
         # Not a transaction, because that would double the write units. If this function fails after some of the writes,
         # it runs again and makes the others. Wake-ups are sent again, because they may be lost.
-        if _put_once(event.row(), event.id):
+        if _put_once(event.row(), request):
             extra = {"type": event.type, "object_id": event.object_id, "deliveries": len(rows)}
             logger().info("event", extra=extra)
-            call_metrics.count_event(event.type, new)
-        threads.run_all(lambda row: _put_once(row, event.id), rows, _DELIVERIES_AT_ONCE)
+            if event.type in _CALL_ENDS:
+                _measure_call(json.loads(new["doc"]))
+        threads.run_all(lambda row: _put_once(row, request), rows, _DELIVERIES_AT_ONCE)
         destinations = [queues.first(endpoint, event.object_id) for endpoint in matching]
         return [
             (destination.queue, deliveries.wake_up(row, destination=destination))
@@ -96,12 +105,18 @@ def _receives(endpoint: Snapshot, event: NewEvent) -> bool:
 
 
 def _put_once(row: Mapping[str, object], request: str) -> bool:
-    """Write the row unless it exists. Returns whether it was written."""
+    """Write the row unless it exists. Returns whether this request wrote it, also if the response was lost."""
     try:
         table.write([table.Put(dict(row))], request)
     except table.ConditionFailed:
         return False
     return True
+
+
+def _measure_call(session: Mapping[str, Any]) -> None:
+    """Record whether a live call that has ended failed. Test keys choose the outcome of a call themselves."""
+    if session["livemode"]:
+        metrics.rate(metrics.FAILED_CALLS, session["ended_reason"] in _FAILURES, service=metrics.CALLS)
 
 
 def _put_aside(record: batches.StreamRecord) -> None:

@@ -15,9 +15,11 @@ from tests.support import simulated_calls
 from tests.support.clocks import Clock
 from tests.support.conversations import Thread, new_thread, send_and_get
 from tests.support.deliveries import lose_worker, mark, new_event, only_delivery_at, wake_up
+from tests.support.log_lines import ids, lines
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path
 from tests.support.stage import Stage
+from tests.support.wire import Fault, lose_response, wire
 
 
 def metric_lines(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
@@ -160,6 +162,32 @@ def test_a_live_call_is_measured_at_its_end_by_whether_the_carrier_failed(
     simulated_calls.dial(stage, stopped_clock, whom.scope, simulated_calls.place_call(stage, whom))
     stage.fan_out()
     assert rates(capsys, metrics.FAILED_CALLS) == ([(metrics.FAILED_CALLS, metrics.CALLS, failed)] if livemode else [])
+
+
+def test_a_change_that_is_processed_again_is_neither_logged_nor_measured_again(
+    stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SIMULATE_LIVE", "1")
+    whom = simulated_calls.callee(stage, "+15005550011", livemode=True)
+    simulated_calls.dial(stage, stopped_clock, whom.scope, simulated_calls.place_call(stage, whom))
+    with lines() as logged:
+        records = stage.fan_out()
+        written = ids(logged, "event", "event_id")
+        stage.fan_out(records)
+    assert len(set(written)) > 1
+    assert sorted(ids(logged, "event", "event_id")) == sorted(written)
+    assert rates(capsys, metrics.FAILED_CALLS) == [(metrics.FAILED_CALLS, metrics.CALLS, 1)]
+
+
+def test_an_event_is_logged_if_the_response_to_its_write_is_lost(stage: Stage, stopped_clock: Clock) -> None:
+    create_and_get_path(stage, "customers", phone="+15005550006")
+    records = stage.stream_records()
+    # The first two calls read the project's endpoints, and whether the customer was erased.
+    with lines() as logged, wire(Fault(2, lose_response, tries=1)) as line:
+        stage.fan_out(records)
+    assert line.of("PutItem")
+    assert line.disturbed == 1
+    assert len(ids(logged, "event", "event_id")) == 1
 
 
 def test_each_attempt_of_a_batch_has_a_line_of_its_own(

@@ -32,8 +32,16 @@ class Throttled(Exception):
     """AWS throttles this call and its repetitions."""
 
 
+class RowExists(Exception):
+    """A row is not written, because there is this item."""
+
+    def __init__(self, item: Any) -> None:
+        super().__init__()
+        self.item = item
+
+
 Answers = Callable[[str, Any], Mapping[str, Any]]
-"""From an operation and its parameters to what AWS answers. Raises Throttled."""
+"""From an operation and its parameters to what AWS answers. Raises Throttled or RowExists."""
 
 
 class TaskTime:
@@ -74,6 +82,8 @@ class VirtualAws(aws_client.Hook):
             return answer(200, self.answers(call.operation, call.parameters))
         except Throttled:
             return answer(400, {"__type": "x#ThrottlingException", "message": "Rate exceeded"})
+        except RowExists as failed:
+            return answer(400, {"__type": "x#ConditionalCheckFailedException", "Item": failed.item})
 
     def pause(self, call: aws_client.AwsCall, proceed: Callable[[], None]) -> None:
         """Do not wait: the pauses are random."""

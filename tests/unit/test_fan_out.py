@@ -17,7 +17,8 @@ from shared.tasks import batches
 from shared.webhooks.endpoints import commands
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, WebhookEndpointCreate
 from tests.support import rows
-from tests.support.virtual_aws import Throttled, VirtualAws, virtual_aws
+from tests.support.log_lines import ids, lines
+from tests.support.virtual_aws import RowExists, Throttled, VirtualAws, virtual_aws
 
 [SOURCE] = [function.stream for function in topology.FUNCTIONS if function.stream]
 CALL = 0.010
@@ -58,6 +59,8 @@ class Stage:
         self.woken: dict[str, list[str]] = {}
         """By endpoint: the changes whose deliveries were woken, in order."""
         self.before_write: Callable[[str], None] = lambda change: None
+        self._items: dict[str, Any] = {}
+        """By event or delivery: its item."""
         self._changes: dict[str, str] = {}
         """By event: its change."""
         self._deliveries: dict[str, tuple[str, str]] = {}
@@ -87,14 +90,21 @@ class Stage:
         doc = json.loads(row["doc"])
         if row["kind"] == "delivery":
             with self._lock:
+                self._insert(row["sk"], item)
                 self._deliveries[row["sk"]] = (row["endpoint"], self._changes[doc["event_id"]])
             return
         customer = doc["data"]["object"]
         change = f"{customer['name']} {(customer['metadata'] or {}).get('version', 1)}"
         self.before_write(change)
         with self._lock:
+            self._insert(row["sk"], item)
             self.written.append(change)
             self._changes[row["sk"]] = change
+
+    def _insert(self, id: str, item: Any) -> None:
+        if id in self._items:
+            raise RowExists(self._items[id])
+        self._items[id] = item
 
 
 def _ignore(result: object) -> None:
@@ -225,20 +235,21 @@ def test_an_outage_of_twenty_minutes_loses_no_event_and_keeps_each_objects_in_or
     stage.before_write = fail_for_twenty_minutes
     names = [f"customer{number % 17}" for number in range(250)]
     records = batch(*[project.change(name) for name in names])["Records"]
-    while records:
-        answer = fan_out.handler({"Records": records[: SOURCE.batch_size]}, None)
-        failed = [each["itemIdentifier"] for each in answer["batchItemFailures"]]
-        numbers = [record["dynamodb"]["SequenceNumber"] for record in records]
-        records = records[numbers.index(failed[0]) if failed else SOURCE.batch_size :]
-        # Lambda retries until a record is too old; with growing waits, here of half a minute.
-        aws.time.forward(30 if failed else 0)
+    with lines() as logged:
+        while records:
+            answer = fan_out.handler({"Records": records[: SOURCE.batch_size]}, None)
+            failed = [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+            numbers = [record["dynamodb"]["SequenceNumber"] for record in records]
+            records = records[numbers.index(failed[0]) if failed else SOURCE.batch_size :]
+            # Lambda retries until a record is too old; with growing waits, here of half a minute.
+            aws.time.forward(30 if failed else 0)
     assert OUTAGE <= aws.time.elapsed < OUTAGE + 120 < SOURCE.max_age_s
     [woken] = stage.woken.values()
     expected = {name: [f"{name} {number + 1}" for number in range(names.count(name))] for name in names}
-    for written in (stage.written, woken):
-        # Writing an event again has no effect, and neither has a second wake-up.
-        once = list(dict.fromkeys(written))
+    # A second wake-up has no effect.
+    for once in (stage.written, list(dict.fromkeys(woken))):
         assert len(once) == len(names)
         for name, changes in expected.items():
             assert [change for change in once if change.startswith(f"{name} ")] == changes
+    assert len(ids(logged, "event", "event_id")) == len(names)
     assert not aws.calls["PutObject"]
