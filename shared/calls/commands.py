@@ -6,7 +6,6 @@ names the call (`active_session`) from its request to its end.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
@@ -117,7 +116,7 @@ def _await_dialing(scope: Scope, session: Session, options: CallCreate) -> Chang
     """A new call that is dialed at its time, with the wake-up for that."""
     due_at = transitions.dialing_due_at(scope, session)
     due = transitions.dial_attributes(session["id"], due_at)
-    insert = SESSIONS.insert(scope, session, instructions=options.instructions, **due)
+    insert = SESSIONS.insert(scope, session, {"instructions": options.instructions, **due})
     return Change(session, insert, partial(_wake_dial, scope, session["id"], due_at))
 
 
@@ -130,7 +129,7 @@ def _await_consent(scope: Scope, session: Session, consent: Consent, options: Ca
         write = consents.save(consent, consents.with_request(consent, session["id"]), internal)
     pending = consents.after_write(consent, write)
     waiting: Session = {**session, "dial_at": None, "consent": pending.public}
-    insert = SESSIONS.insert(scope, waiting, instructions=options.instructions)
+    insert = SESSIONS.insert(scope, waiting, {"instructions": options.instructions})
     return Change(waiting, [write, *insert], None if consent.is_pending else partial(_start_machine, pending))
 
 
@@ -220,15 +219,14 @@ def stop_calling(scope: Scope, customer: CustomerRecord, doc: Customer) -> Chang
     A call that was answered ends at its next step. The writes fail if a call of the customer started or ended since.
     """
     id = customer.row.get("active_session")
-    update, *search_rows = CUSTOMERS.replace(scope, customer, doc)
-    update = dataclasses.replace(update, condition=update.condition & table.equals("active_session", id))
+    same_call = table.equals("active_session", id)
     if id is None:
-        return Change(doc, [update, *search_rows])
+        return Change(doc, CUSTOMERS.replace(scope, customer, doc, condition=same_call))
     active = SESSIONS.find(scope, id)
-    if sessions.is_waiting(active):
-        update = dataclasses.replace(update, set={**update.set, "active_session": None})
+    freed = {"active_session": None} if sessions.is_waiting(active) else {}
+    writes = CUSTOMERS.replace(scope, customer, doc, freed, same_call)
     end = transitions.end_by_opt_out(scope, active, frees_customer=False)
-    return Change(doc, [update, *end, *search_rows], lambda: wake(scope, id))
+    return Change(doc, [*writes, *end], lambda: wake(scope, id))
 
 
 def wake(scope: Scope, session_id: str) -> None:

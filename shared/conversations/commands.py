@@ -84,7 +84,7 @@ def _insert(
 
     `thread_taken` makes the error if its `external_id` already has an active conversation.
     """
-    writes: list[table.Write] = [*CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
+    writes: list[table.Write] = [*CONVERSATIONS.insert(scope, conversation, internal)]
     if conversation["external_id"] is not None:
         pk, sk = thread_key(scope, conversation["external_id"])
         row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}

@@ -6,8 +6,6 @@ calls are imported when a call may have to end: they would be a tenth of each co
 
 from __future__ import annotations
 
-import dataclasses
-
 from shared.core.errors import ApiError, Code
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
@@ -95,7 +93,6 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     from shared.calls import commands as calls
 
     customer = apply_deletion(record.doc, {})
-    removal, insertion, *search_rows = CUSTOMERS.move_to_deleted(scope, record, customer)
-    unchanged = table.equals("active_session", record.row.get("active_session"))
-    removal = dataclasses.replace(removal, condition=removal.condition & unchanged)
-    return Change(customer, [removal, insertion, *calls.end_with_customer(scope, record), *search_rows])
+    same_call = table.equals("active_session", record.row.get("active_session"))
+    writes = CUSTOMERS.move_to_deleted(scope, record, customer, condition=same_call)
+    return Change(customer, [*writes, *calls.end_with_customer(scope, record)])

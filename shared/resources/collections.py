@@ -1,8 +1,8 @@
 """Collections: the documents and rows of a resource type, changes to a document, and the usual access to the rows.
 
 A document is the public form of a resource, as stored and sent. Every method that reads or writes takes the project and
-mode (`Scope`) first. `insert`, `replace`, `move_to_deleted` and `erase` return writes for a transaction, first that of
-the resource's row, last those of its search rows; they do not execute them.
+mode (`Scope`) first. `insert`, `replace`, `move_to_deleted` and `erase` do not write: they return `Writes` for a
+transaction.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ _LATEST_MS = clock.HOUR
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
 T = TypeVar("T", bound=Mapping[str, Any])
+W = TypeVar("W", bound=table.Write)
+
+Writes = tuple[W, *tuple[table.Write, ...]]
+"""The write of a resource's own row, of type `W`, and then the others, such as those of its search rows."""
 
 
 class Resource(TypedDict):
@@ -189,24 +193,23 @@ class Collection(Generic[D, R]):
         head = {"id": ids.new(self.prefix, now), "object": self.kind, "livemode": scope.livemode}
         return cast("CommonFields", head | times)
 
-    def insert(
-        self, scope: Scope, doc: D, **internal: table.Value | None
-    ) -> tuple[table.Put, *tuple[table.Write, ...]]:
+    def insert(self, scope: Scope, doc: D, internal: table.Attributes | None = None) -> Writes[table.Put]:
         """The writes that create the resource, with these internal attributes."""
         row = {"pk": scope.pk(self.kind), "sk": doc["id"], "kind": self.kind, "v": 1, "doc": fields.to_json(doc)}
         found_by, search_rows = self._search_changes(scope, doc)
-        return table.Put(row | self.index(scope, doc) | found_by | internal), *search_rows
+        return table.Put({**row, **self.index(scope, doc), **found_by, **(internal or {})}), *search_rows
 
     def replace(
         self,
         scope: Scope,
         record: Record[D, R],
         doc: D,
-        internal: Mapping[str, table.Value | None] | None = None,
-    ) -> tuple[table.Update, *tuple[table.Write, ...]]:
+        internal: table.Attributes | None = None,
+        condition: table.Condition = table.ALWAYS,
+    ) -> Writes[table.Update]:
         """The writes that replace the resource's document by `doc`, if it has not changed since it was read.
 
-        They also set the `internal` attributes; None removes one.
+        They also set the `internal` attributes; None removes one. A further `condition` must be true of its row.
         """
         changes: dict[str, table.Value | None] = {"doc": fields.to_json(doc), "v": record.version + 1}
         found_by, search_rows = self._search_changes(scope, doc, record)
@@ -214,7 +217,7 @@ class Collection(Generic[D, R]):
             scope.pk(self.kind),
             doc["id"],
             set=changes | self.index(scope, doc) | self._latest(record, doc) | found_by | dict(internal or {}),
-            condition=table.unchanged(record.version),
+            condition=table.unchanged(record.version) & condition,
         )
         return update, *search_rows
 
@@ -232,13 +235,14 @@ class Collection(Generic[D, R]):
         scope: Scope,
         record: Record[D, R],
         doc: D,
-        internal: Mapping[str, table.Value | None] | None = None,
-    ) -> tuple[table.Delete, table.Put, *tuple[table.Write, ...]]:
+        internal: table.Attributes | None = None,
+        condition: table.Condition = table.ALWAYS,
+    ) -> Writes[table.Delete]:
         """The writes that move the resource, with `doc` as its document, to the partition of deleted resources.
 
-        They are conditional: the resource must not have changed since it was read. The new row has only these
-        `internal` attributes, and those of `latest_time`. It stores the previous document as `before`, because the
-        event of the deletion is derived from this row alone.
+        The resource must not have changed since it was read, and a further `condition` must be true of its row. The new
+        row has only these `internal` attributes, and those of `latest_time`. It stores the previous document as
+        `before`, because the event of the deletion is derived from this row alone.
         """
         row: table.Row = {
             **(internal or {}),
@@ -251,11 +255,12 @@ class Collection(Generic[D, R]):
             **self._owner_index(scope, doc),
             **{name: value for name, value in record.row.items() if name in ("latest_at", "latest_until")},
         }
-        delete = table.Delete(scope.pk(self.kind), doc["id"], table.unchanged(record.version))
+        delete = table.Delete(scope.pk(self.kind), doc["id"], table.unchanged(record.version) & condition)
         _, search_rows = self._search_changes(scope, doc, record)
-        return delete, table.Put(row), *search_rows
+        others: list[table.Write] = [table.Put(row), *search_rows]
+        return delete, *others
 
-    def erase(self, scope: Scope, row: table.Row) -> tuple[table.Delete, *tuple[table.Write, ...]]:
+    def erase(self, scope: Scope, row: table.Row) -> Writes[table.Delete]:
         """The writes that delete this row of a resource for good, if it has not changed since it was read."""
         delete = table.Delete(row["pk"], row["sk"], table.unchanged(row["v"]))
         return delete, *search.deletions(scope, self.kind, row)

@@ -53,7 +53,7 @@ PLANTED = (
         "a change does not check the version that it was read with",
         (
             "shared/resources/collections.py",
-            "            condition=table.unchanged(record.version),",
+            "            condition=table.unchanged(record.version) & condition,",
             '            condition=table.Condition("v >= :v", {":v": record.version}),',
         ),
         "3.7 or 3.11 or 6.5 or 9.1",

@@ -46,7 +46,7 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
         condition=table.equals("n", None) | table.below("n", LIMIT),
         refusal=lambda: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
     )
-    inserts = WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation)
+    inserts = WEBHOOK_ENDPOINTS.insert(scope, endpoint, {"secret": ciphertext, "generation": generation})
     return Change({**endpoint, "secret": secret}, [*inserts, count])
 
 
