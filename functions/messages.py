@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, cast
 
 from shared.api.requests import Request
-from shared.api.responses import PendingReply, Response
+from shared.api.responses import Deferred, Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.aws.services import Unavailable
 from shared.conversations import commands, replies, turns
@@ -56,7 +56,7 @@ def send(request: Request[MessageCreate]) -> Response:
             lambda: commands.add_staff_message(request.scope, request.id, request.body.content),
             lambda added: Response(201, fields.to_json(added), messages_path(request.id)),
         )
-    return _commit_message(request, partial(commands.send, request.scope, request.id, request.body))
+    return _commit_message(request, partial(commands.add_user_message, request.scope, request.id, request.body))
 
 
 def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
@@ -66,38 +66,42 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
     none is active. Otherwise this is the same as a message to a conversation by its id (promises
     8).
     """
-    return _commit_message(request, partial(commands.send_to_thread, request.scope, request.body))
+    return _commit_message(request, partial(commands.add_user_message_to_thread, request.scope, request.body))
 
 
 def _commit_message(
     request: Request[MessageCreate] | Request[ThreadMessageCreate],
     command: Callable[[Callable[[], float]], Change[SentMessage]],
 ) -> Response:
-    """Commit the message with its claimed turn. The response is without its body, which is left to `_reply`."""
+    """Commit the message with its claimed turn. The body of the response is deferred: the reply is not there yet."""
     seconds_left = partial(request.seconds_left, turns.window_s(request.scope, request.body.content))
 
     def respond(sent: SentMessage) -> Response:
-        message = PendingReply(sent.row["conversation_id"], sent.row["sk"], sent)
-        return Response(201, "", messages_path(message.conversation_id), pending=message)
+        conversation_id, message_id = sent.row["conversation_id"], sent.row["sk"]
+        window = ReplyWindow(request.scope, conversation_id, message_id, seconds_left)
+        deferred = Deferred(f"{conversation_id}/{message_id}", partial(window.first_body, sent))
+        return Response(201, "", messages_path(conversation_id), deferred=deferred)
 
     return request.commit(lambda: command(seconds_left), respond)
 
 
-def _reply(request: Request[Any], message: PendingReply) -> str:
-    """The body of the response: the reply, in the request's window. A retry waits for it in a window of its own.
+def _body_for_retry(request: Request[Any], reference: str) -> str:
+    """The body of the response to a retry, which has a window of its own.
 
     Raises `agent_timeout`, or `resource_not_found` if the message was erased.
     """
-    sent = message.sent
-    window_s = turns.WINDOW_S if sent is None else turns.window_s(request.scope, request.body.content)
-    seconds_left = partial(request.seconds_left, window_s)
-    window = ReplyWindow(request.scope, message.conversation_id, message.message_id, seconds_left)
-    return window.resumed_reply() if sent is None else window.first_reply(sent)
+    conversation_id, message_id = reference.split("/")
+    seconds_left = partial(request.seconds_left, turns.WINDOW_S)
+    return ReplyWindow(request.scope, conversation_id, message_id, seconds_left).body_for_retry()
 
 
 @dataclass(frozen=True)
 class ReplyWindow:
-    """The time that a request has for the reply to a message."""
+    """The time that a request has for the reply to a message.
+
+    Its methods return the body of the response. They raise `agent_timeout` at the end of the window, and
+    `resource_not_found` once the message is erased.
+    """
 
     scope: Scope
     conversation_id: str
@@ -105,54 +109,46 @@ class ReplyWindow:
     seconds_left: Callable[[], float]
     """Returns the seconds until its end."""
 
-    def first_reply(self, sent: SentMessage) -> str:
-        """The body of the response to the request that stored the message. Raises `agent_timeout`."""
-        if sent.turn is None:
-            _send_wake_ups(turns.both_wake_ups(sent.row))
-        elif (body := self._run_turn(sent.turn, sent.conversation)) is not None:
-            return body
-        return self._wait_for_reply(POLLS_S, may_claim=False, woken=True)
+    def first_body(self, sent: SentMessage) -> str:
+        """For the request that stored the message."""
+        if sent.turn is not None:
+            return self._run_turn(sent.turn, sent.conversation)
+        _send_wake_ups(turns.both_wake_ups(sent.row))
+        return self._wait()
 
-    def resumed_reply(self) -> str:
-        """The body of the response to a retry. Raises `agent_timeout`, or `resource_not_found` once it is erased."""
-        return self._wait_for_reply((0, *POLLS_S), may_claim=True, woken=False)
-
-    def _wait_for_reply(self, polls_s: Sequence[float], *, may_claim: bool, woken: bool) -> str:
-        """Poll for the reply. Returns the body. Raises `agent_timeout`, or `resource_not_found` once it is erased.
-
-        `polls_s` are the waits before the polls. With `may_claim`, the request claims the turn once, if it is free.
-        `woken` says whether the wake-ups for the turn were sent.
-        """
-        for row in self._polled(polls_s):
+    def body_for_retry(self) -> str:
+        """For a retry, which claims the turn as soon as it is free."""
+        woken = False
+        for row in self._polled((0, *POLLS_S)):
             if "response_body" in row:
                 return row["response_body"]
-            turn = self._claim(row) if may_claim else None
+            turn = self._claim(row)
             if turn is not None:
-                body = self._run_turn(turn)
-                if body is not None:
-                    return body
-                may_claim = False
-                woken = True
-            elif not woken and not turns.may_begin(self.seconds_left() - turns.wait_ms(row) / clock.SECOND):
+                return self._run_turn(turn)
+            if not woken and not turns.may_begin(self.seconds_left() - turns.wait_ms(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot claim the turn itself.
                 woken = True
                 _send_wake_ups(turns.both_wake_ups(row))
         raise self._timeout()
 
-    def _run_turn(self, turn: ClaimedTurn, conversation: ConversationRecord | None = None) -> str | None:
-        """Run the agent and commit its reply. Returns the body; None if the worker must retry the turn.
-
-        Raises `agent_timeout` if the window leaves the worker no time for that.
-        """
+    def _run_turn(self, turn: ClaimedTurn, conversation: ConversationRecord | None = None) -> str:
+        """Run the agent and commit its reply. If that fails for now, wait for the worker that does it again."""
         _send_wake_ups(turns.both_wake_ups(turn.claim.row))
         try:
-            return replies.reply_to(turn, conversation)
+            return replies.run_turn(turn, conversation)
         except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
             _send_wake_ups([turns.wake_up(turn.claim.row, delay_s=0)])
         if not turns.may_begin(self.seconds_left()):
             raise self._timeout()
-        return None
+        return self._wait()
+
+    def _wait(self) -> str:
+        """Wait for the reply of another request or a worker."""
+        for row in self._polled(POLLS_S):
+            if "response_body" in row:
+                return row["response_body"]
+        raise self._timeout()
 
     def _polled(self, waits_s: Sequence[float]) -> Iterator[MessageRow]:
         """The message's row after each wait, until the window ends. The last wait repeats.
@@ -202,7 +198,7 @@ app = Service(
                 Code.CONVERSATION_BUSY,
                 Code.AGENT_TIMEOUT,
             ),
-            reply=_reply,
+            deferred_body=_body_for_retry,
         ),
     ),
     Route(
@@ -213,7 +209,7 @@ app = Service(
             returns=AnsweredMessage,
             status=(201,),
             errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_BUSY, Code.AGENT_TIMEOUT),
-            reply=_reply,
+            deferred_body=_body_for_retry,
         ),
     ),
 )

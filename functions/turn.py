@@ -27,7 +27,7 @@ def take_turn(message: QueueMessage) -> None:
     if turn is None:
         return
     try:
-        replies.reply_to(turn)
+        replies.run_turn(turn)
     except replies.RETRYABLE:
         # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:

@@ -107,7 +107,7 @@ def of(method: str, path: str, operation: Operation, in_body: Iterable[str]) -> 
             add(code)
     for code in operation.errors:
         # Without an id in the path, its status is 400, except in a retry whose work was erased.
-        if code != "resource_not_found" or "{" in path or operation.reply is not None:
+        if code != "resource_not_found" or "{" in path or operation.deferred_body is not None:
             add(code)
     order = [*ERRORS]
     return {status: sorted(statuses[status], key=lambda code: order.index(Code(code))) for status in sorted(statuses)}

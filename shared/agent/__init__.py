@@ -57,7 +57,7 @@ class AgentUnavailable(AgentFailed):
 class Agent(Protocol):
     """An agent that replies to customers."""
 
-    def reply(self, utterances: Sequence[Utterance], known: TurnInput, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], turn_input: TurnInput, seconds: float) -> Reply:
         """Reply to the last utterance, which is a user's, within `seconds`.
 
         Raises AgentFailed; AgentUnavailable if the agent has no reply by then.

@@ -104,14 +104,14 @@ class Bedrock:
             raise AgentFailed("MODEL_ID is not set: the id of a Bedrock model or inference profile.")
         return cls(_client(), model_id)
 
-    def reply(self, utterances: Sequence[Utterance], known: TurnInput, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], turn_input: TurnInput, seconds: float) -> Reply:
         """Reply to the last utterance, which is a user's, within `seconds`.
 
         Raises AgentFailed; AgentUnavailable if the model is throttled or has not responded by then.
         """
         deadline = self.monotonic() + seconds
-        tools = Tools(known)
-        messages = history(utterances, tools.known.in_call)
+        tools = Tools(turn_input)
+        messages = history(utterances, tools.turn_input.in_call)
         if about := _about_the_business(tools):
             messages[0]["content"].insert(0, {"text": about})
         tokens_in = tokens_out = rounds = mistakes = 0
@@ -179,7 +179,7 @@ class Bedrock:
         specs = [
             {"toolSpec": {"name": name, "description": tool.description, "inputSchema": {"json": tool.schema}}}
             for name, tool in TOOLS.items()
-            if tool.is_available(tools.known)
+            if tool.is_available(tools.turn_input)
         ]
         return {
             "modelId": self.model_id,
@@ -233,7 +233,7 @@ def question(tools: Tools) -> str:
     name = f"your appointment “{title}”" if title else "your appointment"
     present, zone = appointment.local, f" ({appointment.timezone})"
     new = proposal.at and clock.local(clock.parse(proposal.at), ZoneInfo(appointment.timezone))
-    if tools.known.in_call:
+    if tools.turn_input.in_call:
         present, zone, new = _to_speech(present), "", new and _to_speech(new)
     offer = (
         f"I would move {name} from {present} to {new}{zone}." if new else f"I would cancel {name} on {present}{zone}."
@@ -256,7 +256,8 @@ def _about_the_business(tools: Tools) -> str:
     """What the agent knows of the business, as data; nothing if no setting is set."""
     names = ("business_name", "business_phone", "timezone", "opening_hours", "facts")
     defaults: Mapping[str, Any] = DEFAULTS
-    about = {name: value for name, value in tools.known.settings.items() if name in names and value != defaults[name]}
+    settings = tools.turn_input.settings.items()
+    about = {name: value for name, value in settings if name in names and value != defaults[name]}
     return visible(json.dumps({"about_the_business": about}, ensure_ascii=False)) if about else ""
 
 
@@ -269,12 +270,12 @@ def _system(tools: Tools) -> list[str]:
     """The system prompt in blocks. It contains only our text and, in a call, the instructions of the business."""
     now = clock.now()
     blocks = [SYSTEM, f"It is now {clock.iso(now)} (UTC), a {_weekday(now)}."]
-    if tools.known.in_call:
+    if tools.turn_input.in_call:
         blocks.append(IN_CALL)
-        if tools.known.timezone:
-            blocks.append(f"Without an appointment, times that the customer names are in {tools.known.timezone}.")
-        if tools.known.instructions and tools.known.instructions.strip():
-            blocks.append(f"{INSTRUCTIONS_INTRO}\n\n{tools.known.instructions}")
+        if tools.turn_input.timezone:
+            blocks.append(f"Without an appointment, times that the customer names are in {tools.turn_input.timezone}.")
+        if tools.turn_input.instructions and tools.turn_input.instructions.strip():
+            blocks.append(f"{INSTRUCTIONS_INTRO}\n\n{tools.turn_input.instructions}")
     return blocks
 
 

@@ -121,18 +121,18 @@ def may_opt_out(text: str) -> bool:
     return bool(_MAY_BE.search(plain)) and not _LIMITED.search(plain) and not opts_out(text)
 
 
-def reply_to_wish(known: TurnInput) -> Reply | None:
+def reply_to_wish(turn_input: TurnInput) -> Reply | None:
     """The reply to a message that opts out, or may do so; None for every other message."""
-    is_answer = known.proposal == OPT_OUT
-    refuses_proposal = known.proposal is not None and not is_answer and assent.refuses(known.message)
-    is_wish = opts_out(known.message)
+    is_answer = turn_input.proposal == OPT_OUT
+    refuses_proposal = turn_input.proposal is not None and not is_answer and assent.refuses(turn_input.message)
+    is_wish = opts_out(turn_input.message)
     # "Stop" can refuse what the agent proposed.
-    if (is_wish and not refuses_proposal) or (is_answer and assent.agrees(known.message, OPT_OUT.kind)):
-        if known.customer_id is None:
+    if (is_wish and not refuses_proposal) or (is_answer and assent.agrees(turn_input.message, OPT_OUT.kind)):
+        if turn_input.customer_id is None:
             return Reply(NOBODY, TurnResult([handoff(HandoffReason.CANNOT_HELP)]))
-        result = TurnResult([{"type": "customer_opted_out", "customer_id": known.customer_id}])
-        return Reply(f"{OPTED_OUT_REPLY} Goodbye!" if known.in_call else OPTED_OUT_REPLY, result)
-    if is_answer or not (is_wish or may_opt_out(known.message)):
+        result = TurnResult([{"type": "customer_opted_out", "customer_id": turn_input.customer_id}])
+        return Reply(f"{OPTED_OUT_REPLY} Goodbye!" if turn_input.in_call else OPTED_OUT_REPLY, result)
+    if is_answer or not (is_wish or may_opt_out(turn_input.message)):
         return None
     return Reply(QUESTION, TurnResult(proposed=OPT_OUT))
 

@@ -58,9 +58,9 @@ _UNCHANGED = "I have not changed anything."
 class Scripted:
     """An Agent that follows `RULES`."""
 
-    def reply(self, utterances: Sequence[Utterance], known: TurnInput, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], turn_input: TurnInput, seconds: float) -> Reply:
         """Answer the last message; takes no time to speak of."""
-        tools = Tools(known)
+        tools = Tools(turn_input)
         last = _LastMessage(utterances, tools)
         return Reply(next(answer for rule in RULES if (answer := rule.answer(last)) is not None), tools.result)
 
@@ -87,17 +87,18 @@ class _LastMessage:
     """The last message with what it answers, and the answers of the rules: None if a rule does not apply."""
 
     def __init__(self, utterances: Sequence[Utterance], tools: Tools) -> None:
-        self.tools, self.known, self.result = tools, tools.known, tools.result
+        self.tools, self.turn_input, self.result = tools, tools.turn_input, tools.result
         self.thread = _thread(utterances)
         latest = self.thread[-1]
         self.text, self.plain, self.previous = latest.text, latest.plain, latest.previous
-        self.topic = CONFIRM if tools.known.in_call and self.previous.endswith(ATTEND) else latest.topic
+        self.topic = CONFIRM if tools.turn_input.in_call and self.previous.endswith(ATTEND) else latest.topic
         self.now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
         self.upcoming = [a for a in tools.list_appointments() if a.status != AppointmentStatus.CANCELLED]
         self.numbered_list = "\n".join(f"{n}. {describe(a, details=True)}" for n, a in enumerate(self.upcoming, 1))
         self.yes, self.no = assent.agrees(self.text), assent.refuses(self.text)
         # In a call, to have no time now is to ask for another call, and the time of that one may be given.
-        call_text = dates.without(re.sub(phrases.BUSY, "call me", self.plain)) if tools.known.in_call else self.plain
+        in_call = tools.turn_input.in_call
+        call_text = dates.without(re.sub(phrases.BUSY, "call me", self.plain)) if in_call else self.plain
         rows = {CONFIRM: dates.without(self.plain), CALL: call_text}
         self.requests = [change for change, text in rows.items() if phrases.is_row(text, change)]
         self.wanted = self.requests or self._wanted()
@@ -157,7 +158,7 @@ class _LastMessage:
         if len(self.wanted) > 1:
             return f"I can only do one thing at a time. {_UNCHANGED} What first: {' or '.join(self.wanted)}?"
         if self.wanted == [CALL]:
-            return self._call_later() if self.known.in_call else self._call_now()
+            return self._call_later() if self.turn_input.in_call else self._call_now()
         if self.wanted and not self.upcoming:
             return f"You have no upcoming appointment to {self.wanted[0]}. {_OFFER}"
         return self._change(self.wanted[0]) if self.wanted else None
@@ -165,7 +166,7 @@ class _LastMessage:
     def exact_fact(self) -> str | None:
         """Answer the very question of a fact, which may mention a change: "What is your cancellation policy?"."""
         asked = phrases.question_words(self.plain)
-        facts = [] if self.requests or not asked else self.known.settings["facts"]
+        facts = [] if self.requests or not asked else self.turn_input.settings["facts"]
         answer = next((fact["answer"] for fact in facts if phrases.question_words(fact["question"]) == asked), None)
         return None if answer is None else f"{escape(answer)} {_ELSE}"
 
@@ -175,24 +176,24 @@ class _LastMessage:
             return None
         asked = phrases.terms(self.plain)
         # A fact without all the words may answer another question. What is asked of one's own appointment is no fact.
-        facts = [] if asked <= phrases.terms(phrases.OWN) else self.known.settings["facts"]
+        facts = [] if asked <= phrases.terms(phrases.OWN) else self.turn_input.settings["facts"]
         told = [fact for fact in facts if asked <= phrases.terms(f"{fact['question']} {fact['answer']}")]
         shared = [(len(phrases.terms(fact["question"]) & asked), fact["answer"]) for fact in told]
         best, answer = max(shared, key=lambda each: each[0], default=(0, ""))
         if best:
             return f"{escape(answer)} {_ELSE}"
-        if phrases.HOURS.search(self.plain) and self.known.settings["opening_hours"]:
-            return f"{describe_hours(self.known.settings)} {_ELSE}"
-        if phrases.NUMBER.search(self.plain) and (phone := self.known.settings["business_phone"]):
+        if phrases.HOURS.search(self.plain) and self.turn_input.settings["opening_hours"]:
+            return f"{describe_hours(self.turn_input.settings)} {_ELSE}"
+        if phrases.NUMBER.search(self.plain) and (phone := self.turn_input.settings["business_phone"]):
             return f"You can reach us at {phone}. {_ELSE}"
         return None
 
     def question(self) -> str | None:
         """List the appointments, unless the question is about something else."""
-        known = " ".join(
+        about_appointments = " ".join(
             f"{a.title or ''} {a.location or ''} {phrases.PLACE_WORDS if a.location else ''}" for a in self.upcoming
         )
-        others = phrases.terms(dates.without(self.plain)) - phrases.terms(f"{known} {phrases.OWN}")
+        others = phrases.terms(dates.without(self.plain)) - phrases.terms(f"{about_appointments} {phrases.OWN}")
         is_about_other = others and (phrases.WHAT.match(self.plain) or phrases.HOURS.search(self.plain))
         if is_about_other or not phrases.QUESTION.search(self.plain):
             return None
@@ -253,7 +254,7 @@ class _LastMessage:
 
     def _staff_decides(self) -> str:
         why = "Our team decides about new times." if self.result.problem is None else why_not(self.result.problem)
-        goodbye = " Goodbye!" if self.known.in_call else ""
+        goodbye = " Goodbye!" if self.turn_input.in_call else ""
         return f"{why} Someone will be in touch with you.{goodbye}"
 
     def _call_now(self) -> str:
@@ -261,14 +262,15 @@ class _LastMessage:
             return _CALL_NOW
         if not self.tools.request_call().ok:
             return f"I cannot arrange a call. {_OFFER}"
-        if (at := self.known.calls_at) is None:
+        if (at := self.turn_input.calls_at) is None:
             return "All right, we will call you in a moment."
-        when = long_time(local_time(clock.iso(at), self.known.settings["timezone"]))
+        when = long_time(local_time(clock.iso(at), self.turn_input.settings["timezone"]))
         return f"All right. We do not call at this hour; we will call you on {when}."
 
     def _call_later(self) -> str:
         """End the call for now, as soon as the time of the next one is clear."""
-        zone = self.upcoming[0].timezone if self.upcoming else self.known.timezone or self.known.settings["timezone"]
+        of_call = self.turn_input.timezone or self.turn_input.settings["timezone"]
+        zone = self.upcoming[0].timezone if self.upcoming else of_call
         is_request = self.requests or (self.topic == CALL and dates.names_any(self.plain))
         at = self._read([re.sub(phrases.BUSY, "", one.plain) for one in self.thread if is_request], zone)
         if isinstance(at, dates.Unclear):

@@ -8,6 +8,7 @@ message agrees (`shared/agent/assent.py`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,11 +19,21 @@ from shared.agent_settings import hours, policy
 from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands
-from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
+from shared.appointments.resource import (
+    APPOINTMENTS,
+    Appointment,
+    AppointmentPatch,
+    AppointmentRecord,
+    AppointmentStatus,
+)
 from shared.core import clock, limits
 from shared.core.call_statuses import CallOutcome
 from shared.core.errors import ApiError
+from shared.customers.resource import must_exist
+from shared.resources import fields
 from shared.resources.schema import AppointmentId, CustomerId, SessionId
+from shared.store import table
+from shared.store.keys import Scope
 
 if TYPE_CHECKING:
     from shared.agent.assent import ProposalKind
@@ -142,6 +153,15 @@ class Proposal:
     present_at: str
     at: str | None = None
 
+    @classmethod
+    def from_json(cls, text: str | None) -> Proposal | None:
+        """The proposal in an attribute of a row; None without the attribute."""
+        return cls(**json.loads(text)) if text else None
+
+    def to_json(self) -> str:
+        """The attribute of a row that stores it."""
+        return fields.to_json(vars(self))
+
 
 OPT_OUT = Proposal("opt_out", "", "")
 """The question whether the person opts out. Agents do not see it: `shared/agent/opt_out.py` reads the answer."""
@@ -204,6 +224,11 @@ class StagedChange(NamedTuple):
     """The appointment as it was read."""
     doc: Appointment
     """The appointment as it must be written."""
+
+    def writes(self, scope: Scope) -> list[table.Write]:
+        """The writes of the change, and the check that its customer is not deleted."""
+        customer_exists = must_exist(scope, self.doc["customer_id"], "customer")
+        return [*APPOINTMENTS.replace(scope, self.record, self.doc), customer_exists]
 
 
 @dataclass
@@ -270,7 +295,7 @@ TOOLS: dict[str, Tool] = {}
 
 
 def tool(
-    description: str, *, when: Callable[[TurnInput], bool] = lambda known: True, **arguments: Mapping[str, Any]
+    description: str, *, when: Callable[[TurnInput], bool] = lambda turn_input: True, **arguments: Mapping[str, Any]
 ) -> Callable[[Method], Method]:
     """Make a method of `Tools` a tool of the model. `arguments` are the JSON schemas of its arguments."""
 
@@ -295,15 +320,15 @@ _REASON = {"type": "string", "enum": list(OFFERED_REASONS)}
 class Tools:
     """The tools of one turn. What the agent does with them is in `result`."""
 
-    def __init__(self, known: TurnInput) -> None:
-        self.known, self.result = known, TurnResult()
+    def __init__(self, turn_input: TurnInput) -> None:
+        self.turn_input, self.result = turn_input, TurnResult()
         # The answer to the question whether the person opts out is not the agent's to give.
-        self.proposal = None if known.proposal == OPT_OUT else known.proposal
+        self.proposal = None if turn_input.proposal == OPT_OUT else turn_input.proposal
 
     @tool("The customer's coming appointments, soonest first.")
     def list_appointments(self) -> list[AppointmentView]:
         """The appointments as the agent sees them."""
-        return [to_view(record.doc, self.known.settings["timezone"]) for record in self.known.appointments]
+        return [to_view(record.doc, self.turn_input.settings["timezone"]) for record in self.turn_input.appointments]
 
     @tool("Confirm an appointment, at once.", appointment_id=_ID)
     def confirm(self, appointment_id: str) -> ToolResult:
@@ -356,7 +381,7 @@ class Tools:
         # Its patterns take as long as all other imports of a function, most of which use only the types of this module.
         from shared.agent import assent
 
-        if not assent.agrees(self.known.message, self.proposal.kind):
+        if not assent.agrees(self.turn_input.message, self.proposal.kind):
             return ToolResult(False, "The user's message does not agree; the proposal is dropped.")
         record = self._appointment(self.proposal.appointment_id)
         if record is None or record.doc["appointment_at"] != self.proposal.present_at:
@@ -379,30 +404,30 @@ class Tools:
 
     @tool(
         "Have the customer called by phone, now, when they ask for it.",
-        when=lambda known: known.can_request_call,
+        when=lambda turn_input: turn_input.can_request_call,
     )
     def request_call(self) -> ToolResult:
         """Request a phone call to the customer now."""
-        if not self.known.can_request_call:
+        if not self.turn_input.can_request_call:
             return ToolResult(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
         self.result.wants_call = True
-        if (at := self.known.calls_at) is None:
+        if (at := self.turn_input.calls_at) is None:
             return ToolResult(True, "The customer will be called.")
-        local = clock.local(at, ZoneInfo(self.known.settings["timezone"]))
+        local = clock.local(at, ZoneInfo(self.turn_input.settings["timezone"]))
         return ToolResult(True, f"No calls are made at this hour. The customer will be called at {local}: say so.")
 
     @tool(
         "End this call: the customer wants to be called again at another time.",
-        when=lambda known: known.in_call,
+        when=lambda turn_input: turn_input.in_call,
         at=_AT,
     )
     def call_later(self, at: str) -> ToolResult:
         """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
-        if not self.known.in_call:
+        if not self.turn_input.in_call:
             return ToolResult(False, "This is not a phone call.")
-        if self.known.changed_before:
+        if self.turn_input.changed_before:
             return ToolResult(False, "An appointment was already changed in this call; another call is not needed.")
         if refusal := self._refusal():
             return refusal
@@ -439,7 +464,7 @@ class Tools:
 
     def _propose_time(self, record: AppointmentRecord, wished: clock.Instant) -> ToolResult:
         """Propose the wished time, or the next possible one. Hands over if there is none."""
-        rules = self._rules(self.known.settings["minimum_notice_minutes"])
+        rules = self._rules(self.turn_input.settings["minimum_notice_minutes"])
         if rules is None:
             return self._leave_to_staff()
         duration_ms = _duration_ms(record)
@@ -451,11 +476,11 @@ class Tools:
 
     def _rules(self, notice: int) -> TimePolicy | None:
         """The rules for new times at least `notice` minutes from now; None if a person decides about them."""
-        if self.known.settings["change_policy"] == ChangePolicy.ASK_STAFF:
+        if self.turn_input.settings["change_policy"] == ChangePolicy.ASK_STAFF:
             return None
-        is_bound = self.known.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
-        week = self.known.settings["opening_hours"] if is_bound else []
-        return TimePolicy(ZoneInfo(self.known.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
+        is_bound = self.turn_input.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
+        week = self.turn_input.settings["opening_hours"] if is_bound else []
+        return TimePolicy(ZoneInfo(self.turn_input.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
 
     def _leave_to_staff(self) -> ToolResult:
         self.hand_off(HandoffReason.CHANGE_REQUESTED)
@@ -469,7 +494,7 @@ class Tools:
         from shared.agent import assent
 
         proposal = self.proposal
-        if proposal is None or not assent.is_doubtful(self.known.message, proposal.kind):
+        if proposal is None or not assent.is_doubtful(self.turn_input.message, proposal.kind):
             return None
         record = self._appointment(proposal.appointment_id)
         if record is None or record.doc["appointment_at"] != proposal.present_at:
@@ -513,7 +538,7 @@ class Tools:
         return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None
 
     def _appointment(self, id: str) -> AppointmentRecord | None:
-        return next((record for record in self.known.appointments if record.doc["id"] == id), None)
+        return next((record for record in self.turn_input.appointments if record.doc["id"] == id), None)
 
 
 _ACTIONS: Mapping[CallOutcome, AppointmentActionType] = {

@@ -33,7 +33,7 @@ class Stored:
         return name if any(map(str.isalnum, name)) else self.project_name
 
     @property
-    def known(self) -> AgentSettings:
+    def for_agent(self) -> AgentSettings:
         """The settings as the agent of messages and live calls gets them: always with a name of the business."""
         return {**self.settings, "business_name": self.business}
 

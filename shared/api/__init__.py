@@ -1,4 +1,4 @@
 """The HTTP layer: request checks, responses and errors, idempotency, routes, and the ASGI app of a route group.
 
-The functions declare their routes and operations with it. It does not depend on conversations or calls.
+The functions declare their routes and operations with it. It knows none of the resources.
 """

@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.requests import Request as StarletteRequest
 
-from shared.api.responses import PendingReply, Response
+from shared.api.responses import Deferred, Response
 from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
@@ -77,8 +77,8 @@ def save_response(key: IdempotencyKey, response: Response, request_id: str) -> t
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"expires_at": table.expiry(clock.now() + SAVED_MS)}
-    if response.pending is not None:
-        row["deferred"] = f"{response.pending.conversation_id}/{response.pending.message_id}"
+    if response.deferred is not None:
+        row["deferred"] = response.deferred.reference
     row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
     return table.Put(
         row,
@@ -99,8 +99,8 @@ def read(key: IdempotencyKey, row: table.Row) -> Response:
     if row["fingerprint"] != key.fingerprint:
         raise _key_reused()
     body = _unseal(key, row) if "sealed" in row else row["body"]
-    pending = PendingReply(*row["deferred"].split("/")) if row.get("deferred") else None
-    return Response(row["code"], body, row.get("location"), pending=pending, original_request=row["req"])
+    deferred = Deferred(row["deferred"]) if row.get("deferred") else None
+    return Response(row["code"], body, row.get("location"), deferred=deferred, original_request=row["req"])
 
 
 def _seal(key: IdempotencyKey, body: str) -> table.Row:

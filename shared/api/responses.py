@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from starlette.responses import Response as StarletteResponse
 
@@ -13,9 +12,6 @@ from shared.core import api_description
 from shared.core.errors import RETRYABLE, ApiError
 from shared.projects import api_keys, rate_limits
 from shared.resources import fields
-
-if TYPE_CHECKING:  # Most functions have no conversations.
-    from shared.conversations.commands import SentMessage
 
 _RATE_LIMIT_POLICY = f'"second";q={rate_limits.PER_SECOND};w=1, "minute";q={rate_limits.PER_MINUTE};w=60'
 
@@ -43,13 +39,13 @@ class RequestContext:
 
 
 @dataclass(frozen=True)
-class PendingReply:
-    """The message whose reply will be the body of a response, which is saved with the message, before the reply."""
+class Deferred:
+    """A body that does not exist yet when its response is saved."""
 
-    conversation_id: str
-    message_id: str
-    sent: SentMessage | None = None
-    """What the request that stored the message knows of it. None in a saved response."""
+    reference: str
+    """Names the body. It is saved in place of it, and `Operation.deferred_body` gets the body by it, for a retry."""
+    get: Callable[[], str] | None = None
+    """Returns the body, in the request that the response is first sent to. None in a saved response."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +54,13 @@ class Response:
 
     status: int
     body: str
-    """JSON text; empty while it is `pending`."""
+    """JSON text; empty if it is `deferred`."""
     location: str | None = None
     """The path for the `Location` header."""
     holds_secret: bool = False
     """Whether the body is saved encrypted (promises 4)."""
-    pending: PendingReply | None = None
-    """The reply for which the response waits: `Operation.reply` gets it."""
+    deferred: Deferred | None = None
+    """How to get the body, if the response was saved before it."""
     original_request: str | None = None
     """On a replay: the id of the request to which this response was first sent."""
 

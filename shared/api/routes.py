@@ -36,7 +36,7 @@ from starlette.types import Scope as ASGIScope
 
 from shared.api import idempotency, responses
 from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
-from shared.api.responses import PendingReply, RequestContext, Response
+from shared.api.responses import RequestContext, Response
 from shared.aws.services import Unavailable
 from shared.core import clock, ids, log, trace
 from shared.core.errors import ApiError, Code
@@ -80,8 +80,8 @@ class Operation:
 
     `Request.find` reads it, and its request is sent before the key is authenticated.
     """
-    reply: Callable[[Request[Any], PendingReply], str] | None = None
-    """Returns the body of a response that waits for a reply: of the first request, and of a retry with the same key."""
+    deferred_body: Callable[[Request[Any], str], str] | None = None
+    """Returns the body of a saved response by its `Deferred.reference`, for a retry with the same key."""
 
     @functools.cached_property
     def body(self) -> type[fields.Input]:
@@ -289,10 +289,12 @@ def _handle(operation: Operation, request: Request[Any]) -> Response:
         response = operation.handle(request)
     except ApiError as error:
         response = request.replay_or_raise(error)
-    if response.pending is not None:
-        assert operation.reply is not None
-        response = dataclasses.replace(response, body=operation.reply(request, response.pending))
-    return response
+    if response.deferred is None:
+        return response
+    if response.deferred.get is not None:
+        return dataclasses.replace(response, body=response.deferred.get())
+    assert operation.deferred_body is not None
+    return dataclasses.replace(response, body=operation.deferred_body(request, response.deferred.reference))
 
 
 def _api_error(error: Exception, context: RequestContext) -> ApiError:

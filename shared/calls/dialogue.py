@@ -7,7 +7,6 @@ agent's side of a turn.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from shared.calls.sessions import CheckStage, SessionChanges, SessionRecord, Ses
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.core.call_statuses import CHANGES_OF_APPOINTMENT, CallOutcome
-from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -91,8 +89,8 @@ def brief(scope: Scope, session: SessionRecord) -> Briefing:
     return Briefing(
         customer_id=session.doc["customer_id"],
         customer_name=None if subject.customer is None else subject.customer.doc["name"],
-        business=subject.agent.business,
-        settings=subject.agent.known,
+        business=subject.stored.business,
+        settings=subject.stored.for_agent,
         appointment=about if takes_place and (scope.is_simulated or not is_past) else None,
         timezone=None if about is None else about.doc["timezone"],
         instructions=session.row.get("instructions"),
@@ -123,10 +121,9 @@ class Progress:
     @classmethod
     def of(cls, row: SessionRow) -> Progress:
         """The progress that a session stores, also under the names that version 0.1.0 gave the attributes."""
-        proposal = row.get("proposal")
         return cls(
             stage=row.get("stage"),
-            proposal=Proposal(**json.loads(proposal)) if proposal else None,
+            proposal=Proposal.from_json(row.get("proposal")),
             changed=row.get("changed", False),
             outcome=row.get("outcome_so_far") or row.get("call_result"),
             ends_for_later=row.get("ends_for_later", False),
@@ -139,7 +136,7 @@ class Progress:
         """The attributes in which a session stores it."""
         return {
             "stage": self.stage,
-            "proposal": fields.to_json(vars(self.proposal)) if self.proposal else None,
+            "proposal": self.proposal.to_json() if self.proposal else None,
             "changed": self.changed or None,
             "outcome_so_far": self.outcome,
             "ends_for_later": self.ends_for_later or None,
@@ -176,7 +173,7 @@ def reply_in_call(
     speaks. Raises AgentFailed.
     """
     history = [Utterance("user" if role == "customer" else "assistant", content) for role, content in said]
-    known = TurnInput(
+    turn_input = TurnInput(
         appointments=[] if briefing.appointment is None else [briefing.appointment],
         message=history[-1].content,
         settings=briefing.settings,
@@ -187,11 +184,11 @@ def reply_in_call(
         timezone=briefing.timezone,
         changed_before=progress.changed,
     )
-    reply, stage = opt_out.reply_to_wish(known), progress.stage
+    reply, stage = opt_out.reply_to_wish(turn_input), progress.stage
     if reply is None:
-        tools = Tools(known)
+        tools = Tools(turn_input)
         words, stage = identity_check.check(briefing.callee, stage, history, tools)
-        reply = agent.reply(history, known, seconds) if words is None else Reply(words, tools.result)
+        reply = agent.reply(history, turn_input, seconds) if words is None else Reply(words, tools.result)
     text = _plain(reply.content)
     spoken_text = farewell(text, briefing.settings) if reply.result.ends_call else text
     return dataclasses.replace(reply, content=spoken_text), progress.after(reply.result, stage, briefing.zone)

@@ -78,7 +78,7 @@ def check(callee: Callee, stage: CheckStage | None, history: Sequence[Utterance]
         return _answer_reached(callee, tools)
     if callee.name is None:
         return _answer_told(callee, stage, tools)
-    answer = identity.understand(tools.known.message, callee.name)
+    answer = identity.understand(tools.turn_input.message, callee.name)
     if answer == Answer.WRONG:
         return _wrong_person(tools)
     if stage in (CheckStage.CALLBACK, CheckStage.CALLBACK_TIME):
@@ -104,9 +104,9 @@ def check(callee: Callee, stage: CheckStage | None, history: Sequence[Utterance]
 
 
 def _answer_reached(callee: Callee, tools: Tools) -> CheckResult:
-    if identity.is_wrong_number(tools.known.message):
+    if identity.is_wrong_number(tools.turn_input.message):
         return _wrong_person(tools)
-    if identity.asks_for_caller(tools.known.message):
+    if identity.asks_for_caller(tools.turn_input.message):
         matter = callee.matter_in_short if callee.name is None else callee.matter
         return CheckResult(f"Hello, {callee.who} {matter}", None)
     return CheckResult(None, None)
@@ -116,9 +116,9 @@ def _answer_told(callee: Callee, stage: CheckStage, tools: Tools) -> CheckResult
     if stage != CheckStage.TOLD:
         # The customer was deleted meanwhile.
         return _wrong_person(tools, outcome=None)
-    if identity.is_wrong_number(tools.known.message):
+    if identity.is_wrong_number(tools.turn_input.message):
         return _wrong_person(tools)
-    if identity.asks_who(tools.known.message):
+    if identity.asks_who(tools.turn_input.message):
         return CheckResult(f"Hello, {callee.who} {callee.matter_in_short}", None)
     return CheckResult(None, None)
 
@@ -131,7 +131,7 @@ def _wrong_person(tools: Tools, outcome: CallOutcome | None = CallOutcome.WRONG_
 
 def _away(callee: Callee, tools: Tools) -> CheckResult:
     """Ask when to call again, unless the answer says so already."""
-    at = _time([tools.known.message], callee.zone)
+    at = _time([tools.turn_input.message], callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
         return CheckResult(_later(at), None)
     return CheckResult(f"When should we call {callee.name} again?", CheckStage.CALLBACK)
@@ -144,11 +144,12 @@ def _callback(
     if answer == Answer.WHO and stage == CheckStage.CALLBACK and len(history) < MOST_LINES:
         return CheckResult(f"Hello, {callee.who} When should we call {callee.name} again?", CheckStage.CALLBACK)
     before = [one.content for one in history[:-1] if one.role == "user"]
-    texts = [*before[-1:], tools.known.message] if stage == CheckStage.CALLBACK_TIME else [tools.known.message]
+    earlier = before[-1:] if stage == CheckStage.CALLBACK_TIME else []
+    texts = [*earlier, tools.turn_input.message]
     at = _time(texts, callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
         return CheckResult(_later(at), None)
-    if isinstance(at, dates.Unclear) and stage == CheckStage.CALLBACK and dates.names_any(tools.known.message):
+    if isinstance(at, dates.Unclear) and stage == CheckStage.CALLBACK and dates.names_any(tools.turn_input.message):
         return CheckResult(at.ask, CheckStage.CALLBACK_TIME)
     tools.result.ends_for_later = True
     return CheckResult(_later(None), None)

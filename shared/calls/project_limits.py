@@ -100,13 +100,13 @@ def update(project_id: int, limits: Limits, before: Limits | None = None) -> tab
     pk, sk = projects.row_key(project_id)
     if before is None:
         return table.Update(pk, sk, set=_attributes(limits))
-    known, default, wanted = _attributes(before), _attributes(Limits()), _attributes(limits)
-    changes = {name: value for name, value in wanted.items() if value != known[name]}
+    stored, default, wanted = _attributes(before), _attributes(Limits()), _attributes(limits)
+    changes = {name: value for name, value in wanted.items() if value != stored[name]}
     condition = table.PRESENT
     for name in changes:
-        same = table.equals(name, known[name])
+        same = table.equals(name, stored[name])
         # A limit that nobody has set is absent.
-        condition &= same | table.equals(name, None) if known[name] == default[name] else same
+        condition &= same | table.equals(name, None) if stored[name] == default[name] else same
     return table.Update(pk, sk, set=changes, condition=condition)
 
 

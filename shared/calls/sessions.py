@@ -241,7 +241,7 @@ class Subject:
 
     customer: CustomerRecord | None
     appointment: AppointmentRecord | None
-    agent: agent_settings.Stored
+    stored: agent_settings.Stored
 
 
 def subject(scope: Scope, session: Session) -> Subject:
@@ -251,14 +251,14 @@ def subject(scope: Scope, session: Session) -> Subject:
     appointment_key = (scope.pk(APPOINTMENTS.kind), id or "")
     keys = [customer_key, *([appointment_key] if id else []), *agent_settings.keys(scope)]
     rows = table.get_many(keys)
-    agent = agent_settings.of_rows(scope, rows)
+    stored = agent_settings.of_rows(scope, rows)
     if customer_key not in rows:
-        return Subject(None, None, agent)
+        return Subject(None, None, stored)
     customer = CUSTOMERS.record(rows[customer_key])
     if id is None:
-        return Subject(customer, None, agent)
+        return Subject(customer, None, stored)
     row = rows.get(appointment_key) or APPOINTMENTS.deleted_row(scope, id)
-    return Subject(customer, None if row is None else APPOINTMENTS.record(row), agent)
+    return Subject(customer, None if row is None else APPOINTMENTS.record(row), stored)
 
 
 def wake_up(scope: Scope, session_id: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:

@@ -139,7 +139,7 @@ def _is_soon(at: clock.Instant) -> bool:
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
     """Whether a queued call may be dialed now, as the settings, the appointment, the phone, limits and consent are."""
     subject = sessions.subject(scope, record.doc)
-    opens_at = next_dial_time(subject.agent.settings, record.doc["not_before"])
+    opens_at = next_dial_time(subject.stored.settings, record.doc["not_before"])
     if opens_at > clock.now():
         return PutOff(opens_at, closed=True)
     if record.doc["appointment_id"] is not None and not _takes_place(subject.appointment):

@@ -203,7 +203,9 @@ class SentMessage:
     """The conversation after the message."""
 
 
-def send(scope: Scope, id: str, body: MessageCreate, seconds_left: Callable[[], float]) -> Change[SentMessage]:
+def add_user_message(
+    scope: Scope, id: str, body: MessageCreate, seconds_left: Callable[[], float]
+) -> Change[SentMessage]:
     """Add a user's message, which locks the conversation. The request claims its turn if `seconds_left` are enough.
 
     Raises `resource_not_found`, `conversation_ended`, `conversation_busy`, `rate_limit_exceeded` or an error of the
@@ -213,8 +215,10 @@ def send(scope: Scope, id: str, body: MessageCreate, seconds_left: Callable[[], 
     return _add_message(scope, _find_active(scope, id), body, seconds_left)
 
 
-def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callable[[], float]) -> Change[SentMessage]:
-    """As `send`, to the active conversation of a thread. If there is none, the message begins one."""
+def add_user_message_to_thread(
+    scope: Scope, body: ThreadMessageCreate, seconds_left: Callable[[], float]
+) -> Change[SentMessage]:
+    """As `add_user_message`, to the active conversation of a thread. If there is none, the message begins one."""
     participants.check(body.customer)
     record = of_thread(scope, body.external_conversation_id)
     if record is not None:

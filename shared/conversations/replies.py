@@ -1,6 +1,6 @@
 """Replies: the agent's reply to a message, and all its changes but an opt-out, in one transaction (promises 8).
 
-`reply_to` gets the reply, and commits it with the changes of the tools, the response of the request, and the end of the
+`run_turn` gets the reply, and commits it with the changes of the tools, the response of the request, and the end of the
 conversation's lock.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,7 +42,7 @@ from shared.conversations.turns import WINDOW_S, ClaimedTurn
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.core.log import logger
-from shared.customers.resource import CUSTOMERS, CustomerRecord, must_exist
+from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.projects import usage
 from shared.resources import fields, list_pages
 from shared.resources.collections import apply_changes
@@ -88,17 +87,18 @@ class TurnReply:
     """What the agent calls the business, if that was read."""
 
 
-def reply_to(turn: ClaimedTurn, conversation: ConversationRecord | None = None) -> str:
+def run_turn(turn: ClaimedTurn, conversation: ConversationRecord | None = None) -> str:
     """Get the agent's reply to the message of a turn and commit it. Returns the body of the request's response.
 
     `conversation` saves a read if the caller knows its current row. If there is no reply, the turn is released, for
     another worker or request to claim. Raises one of `RETRYABLE`: AgentUnavailable if the agent is throttled or has no
     reply in the turn's time, ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
     """
-    known = [] if conversation is None else [conversation]
+    as_read = [] if conversation is None else [conversation]
     latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
+    attempt = partial(_reply_and_commit, turn)
     try:
-        return transactions.retry_with_latest(known, latest, partial(_reply_once, turn), COMMIT_TRIES, turn.seconds)
+        return transactions.retry_with_latest(as_read, latest, attempt, COMMIT_TRIES, turn.seconds)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         tasks.release(turn.claim)
@@ -108,31 +108,44 @@ def reply_to(turn: ClaimedTurn, conversation: ConversationRecord | None = None) 
         raise
 
 
-def _reply_once(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call: bool = True) -> str:
+def _reply_and_commit(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
     """Get the reply for the current rows and commit it. Returns the body of the request's response.
 
-    If the call that the agent requests is refused, the agent replies again, and may not request one. Raises
-    ConditionFailed or Contended if a row was modified since it was read.
+    Raises ConditionFailed or Contended if a row was modified since it was read.
     """
-    chosen = _service_reply(turn, conversation) or _agent_reply(turn, conversation, may_call)
-    chosen = _introduced(turn, conversation, chosen)
-    _keep_wish(turn, conversation, chosen)
+    turn_reply, call = _reply_and_call(turn, conversation)
+    body = _save_reply(turn, conversation, turn_reply, call)
+    logger().info("turn", extra={"message_id": turn.id, "failed": turn_reply.failed})
+    return body
+
+
+def _reply_and_call(turn: ClaimedTurn, conversation: ConversationRecord) -> tuple[TurnReply, Change[Session] | None]:
+    """The reply, and the call that the agent requests, if it requests one.
+
+    If the call is refused, the agent replies again, and may not request one.
+    """
+    turn_reply = _turn_reply(turn, conversation, may_call=True)
     try:
-        call = _requested_call(turn, conversation, chosen) if may_call else None
+        return turn_reply, _requested_call(turn, conversation, turn_reply.reply)
     except ApiError as refused:
         logger().info("call refused", extra={"message_id": turn.id, "code": refused.code})
-        return _reply_once(turn, conversation, may_call=False)
-    body = _save_reply(turn, conversation, chosen, call)
-    logger().info("turn", extra={"message_id": turn.id, "failed": chosen.failed})
-    return body
+    return _turn_reply(turn, conversation, may_call=False), None
+
+
+def _turn_reply(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call: bool) -> TurnReply:
+    """The reply of the service itself or else of the agent. A wish not to be contacted is committed before it."""
+    turn_reply = _service_reply(turn, conversation) or _agent_reply(turn, conversation, may_call)
+    turn_reply = _introduced(turn, conversation, turn_reply)
+    _keep_wish(turn, conversation, turn_reply.reply)
+    return turn_reply
 
 
 def _service_reply(turn: ClaimedTurn, conversation: ConversationRecord) -> TurnReply | None:
     """The reply to a wish not to be contacted, or while a person replies, or an apology. None: the agent replies."""
-    customer_id = conversation.doc["customer_id"]
-    known = TurnInput((), turn.message["content"], proposal=_proposal(conversation), customer_id=customer_id)
+    customer_id, proposal = conversation.doc["customer_id"], Proposal.from_json(conversation.row.get("proposal"))
+    turn_input = TurnInput((), turn.message["content"], proposal=proposal, customer_id=customer_id)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and is_held(conversation) else opt_out.reply_to_wish(known)
+    wish = None if customer_id is None and is_held(conversation) else opt_out.reply_to_wish(turn_input)
     if wish is not None:
         opts_out = wish.result.has("customer_opted_out")
         gone = opts_out and customer_id is not None and table.get(turn.scope.pk(CUSTOMERS.kind), customer_id) is None
@@ -148,20 +161,20 @@ def _agent_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: 
     stored, customer = _read(turn.scope, customer_id)
     if customer_id is not None and customer is None:
         return TurnReply(_of_deleted_customer(), business=stored.business)
-    known = TurnInput(
+    turn_input = TurnInput(
         () if customer_id is None else upcoming_appointments(turn.scope, customer_id),
         turn.message["content"],
-        settings=stored.known,
-        proposal=_proposal(conversation),
+        settings=stored.for_agent,
+        proposal=Proposal.from_json(conversation.row.get("proposal")),
         customer_id=customer_id,
         can_call=may_call and customer is not None and calls.can_be_called(customer),
     )
-    if turn.scope.is_simulated and known.message == SIMULATED_ERROR:
+    if turn.scope.is_simulated and turn_input.message == SIMULATED_ERROR:
         return _apology(stored.business)
     history = _history(turn)
     for _ in range(AGENT_TRIES):
         try:
-            return TurnReply(agent_for(turn.scope).reply(history, known, turn.seconds), business=stored.business)
+            return TurnReply(agent_for(turn.scope).reply(history, turn_input, turn.seconds), business=stored.business)
         except AgentFailed as error:
             logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
             failure = error
@@ -170,12 +183,6 @@ def _agent_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: 
     if isinstance(failure, AgentUnavailable):
         raise failure
     return _apology(stored.business)
-
-
-def _proposal(conversation: ConversationRecord) -> Proposal | None:
-    """The agent's proposal from the previous turn; None if there is none."""
-    text = conversation.row.get("proposal")
-    return None if text is None else Proposal(**json.loads(text))
 
 
 def _of_deleted_customer(wish: Reply | None = None) -> Reply:
@@ -226,14 +233,14 @@ def _utterance(message: Message) -> Utterance:
     return Utterance("assistant", content.partition("\n\n")[2] if content.startswith(INTRODUCTION) else content)
 
 
-def _introduced(turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply) -> TurnReply:
+def _introduced(turn: ClaimedTurn, conversation: ConversationRecord, turn_reply: TurnReply) -> TurnReply:
     """The reply. The conversation's first one that is not forced says who replies."""
     is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
     if is_forced or conversation.row.get("introduced"):
-        return chosen
-    business = chosen.business or agent_settings.read(turn.scope).business
-    content = _introduction(business) + chosen.reply.content
-    return dataclasses.replace(chosen, reply=dataclasses.replace(chosen.reply, content=content), introduces=True)
+        return turn_reply
+    business = turn_reply.business or agent_settings.read(turn.scope).business
+    reply = dataclasses.replace(turn_reply.reply, content=_introduction(business) + turn_reply.reply.content)
+    return dataclasses.replace(turn_reply, reply=reply, introduces=True)
 
 
 def _introduction(business: str) -> str:
@@ -242,22 +249,22 @@ def _introduction(business: str) -> str:
 
 def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
     """The reply of test mode, with these settings, to the first message of an unknown customer."""
-    known = TurnInput((), message, settings=stored.known)
+    turn_input = TurnInput((), message, settings=stored.for_agent)
     agent = agent_for(dataclasses.replace(scope, livemode=False))
-    reply = opt_out.reply_to_wish(known) or agent.reply([Utterance("user", message)], known, WINDOW_S)
+    reply = opt_out.reply_to_wish(turn_input) or agent.reply([Utterance("user", message)], turn_input, WINDOW_S)
     return _introduction(stored.business) + reply.content
 
 
-def _keep_wish(turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply) -> None:
+def _keep_wish(turn: ClaimedTurn, conversation: ConversationRecord, reply: Reply) -> None:
     """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
     customer_id = conversation.doc["customer_id"]
-    if customer_id is not None and chosen.reply.result.has("customer_opted_out"):
+    if customer_id is not None and reply.result.has("customer_opted_out"):
         opting_out.opt_out_now(turn.scope, customer_id)
 
 
-def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply) -> Change[Session] | None:
+def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, reply: Reply) -> Change[Session] | None:
     """The call that the agent requests; None if it requests none. Raises ApiError if the customer cannot be called."""
-    if not chosen.reply.result.wants_call or _is_ended(conversation):
+    if not reply.result.wants_call or _is_ended(conversation):
         return None
     assert conversation.doc["customer_id"] is not None
     return calls.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
@@ -268,43 +275,43 @@ def _is_ended(conversation: ConversationRecord) -> bool:
 
 
 def _save_reply(
-    turn: ClaimedTurn, conversation: ConversationRecord, chosen: TurnReply, call: Change[Session] | None
+    turn: ClaimedTurn, conversation: ConversationRecord, turn_reply: TurnReply, call: Change[Session] | None
 ) -> str:
     """Commit the reply, its changes and the call. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently.
     """
-    scope, reply, result = turn.scope, chosen.reply, chosen.reply.result
+    scope, reply, result = turn.scope, turn_reply.reply, turn_reply.reply.result
     if _is_ended(conversation):
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
     now = max(clock.now(), turn.asked_at + 1)
     actions = list(result.actions)
     if call is not None:
         actions.append({"type": "call_requested", "session_id": call.doc["id"]})
-    reply_message: AssistantMessage = {
+    assistant_message: AssistantMessage = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": "message",
         "role": Role.ASSISTANT,
         "content": reply.content,
         "created_at": clock.iso(now),
         "actions": actions,
-        "holding": chosen.holding,
+        "holding": turn_reply.holding,
     }
-    change = _conversation_after(turn, conversation, reply_message, result, introduces=chosen.introduces)
-    message: UserMessage = {
+    change = _conversation_after(turn, conversation, turn_reply, result, assistant_message["created_at"])
+    user_message: UserMessage = {
         **turn.message,
-        "reply_status": ReplyStatus.FAILED if chosen.failed else ReplyStatus.COMPLETE,
+        "reply_status": ReplyStatus.FAILED if turn_reply.failed else ReplyStatus.COMPLETE,
     }
-    response = _response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
+    response = _response_body(user_message, assistant_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [
-        table.Put(_message_row(turn, reply_message)),
+        table.Put(_message_row(turn, assistant_message)),
         *change.writes,
-        *_change_writes(scope, conversation.doc, result),
+        *(result.staged.writes(scope) if result.staged is not None else []),
         *(call.writes if call is not None else []),
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
         *turns.free_slot(turn.claim.row),
-        _completion(turn, message, response),
+        _completion(turn, user_message, response),
     ]
     tasks.save_step(turn.claim, writes)
     count_turn(scope, actions)
@@ -313,29 +320,27 @@ def _save_reply(
     return response
 
 
-def _response_body(message: UserMessage, reply: AssistantMessage, conversation: Conversation, *, markdown: bool) -> str:
+def _response_body(
+    user_message: UserMessage, assistant_message: AssistantMessage, conversation: Conversation, *, markdown: bool
+) -> str:
     """The body of the 201: the user's message with the reply and the conversation."""
-    rendered: AssistantMessage = reply if markdown else {**reply, "content": plain_text.plain(reply["content"])}
-    body: AnsweredMessage = {**message, "reply": rendered, "conversation": conversation}
+    content = assistant_message["content"]
+    rendered: AssistantMessage = {**assistant_message, "content": content if markdown else plain_text.plain(content)}
+    body: AnsweredMessage = {**user_message, "reply": rendered, "conversation": conversation}
     return fields.to_json(body)
 
 
 def _conversation_after(
-    turn: ClaimedTurn,
-    conversation: ConversationRecord,
-    reply: AssistantMessage,
-    result: TurnResult,
-    *,
-    introduces: bool,
+    turn: ClaimedTurn, conversation: ConversationRecord, turn_reply: TurnReply, result: TurnResult, at: str
 ) -> Change[Conversation]:
-    """The conversation after the reply, which may end it."""
-    at, before = reply["created_at"], conversation.doc
+    """The conversation after the reply of the time `at`, which may end it."""
+    before = conversation.doc
     reasons = [action["reason"] for action in result.actions if action["type"] == "handoff"]
     waits = after_reply(before, reasons, at)
     unlocked = _unlocked(turn, conversation, result)
-    unlocked["introduced"] = introduces or conversation.row.get("introduced")
-    unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if waits is not None else None
-    if any(action["type"] == "conversation_ended" for action in reply["actions"]):
+    unlocked["introduced"] = turn_reply.introduces or conversation.row.get("introduced")
+    unlocked["held"] = (turn_reply.holding or conversation.row.get("held") or None) if waits is not None else None
+    if result.has("conversation_ended"):
         return commands.end(turn.scope, conversation, at, unlocked)
     changes: dict[str, object] = {"last_message_at": at}
     if before["status"] == ConversationStatus.ACTIVE:
@@ -344,33 +349,24 @@ def _conversation_after(
     return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, unlocked))
 
 
-def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult) -> list[table.Write]:
-    """The writes of the appointment that the tools changed, and the check that the customer is not deleted."""
-    if result.staged is None:
-        return []
-    assert conversation["customer_id"] is not None
-    customer_exists = must_exist(scope, conversation["customer_id"], "customer")
-    return [*APPOINTMENTS.replace(scope, *result.staged), customer_exists]
-
-
-def _message_row(turn: ClaimedTurn, reply: AssistantMessage) -> table.Row:
-    row = {"pk": turn.claim.row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
+def _message_row(turn: ClaimedTurn, message: AssistantMessage) -> table.Row:
+    row = {"pk": turn.claim.row["pk"], "sk": message["id"], "kind": MESSAGES.kind, "doc": fields.to_json(message)}
     return row | {"conversation_id": turn.conversation_id}
 
 
 def _unlocked(turn: ClaimedTurn, conversation: ConversationRecord, result: TurnResult) -> dict[str, table.Value | None]:
     """The conversation's attributes after the turn."""
     unlocked: dict[str, table.Value | None] = {}
-    unlocked["proposal"] = fields.to_json(vars(result.proposed)) if result.proposed else None
+    unlocked["proposal"] = result.proposed.to_json() if result.proposed else None
     # Another turn may hold the lock if this turn ended with an apology before.
     if conversation.row.get("turn") == turn.id:
         unlocked["turn"] = None
     return unlocked
 
 
-def _completion(turn: ClaimedTurn, message: UserMessage, response: str) -> table.Update:
+def _completion(turn: ClaimedTurn, user_message: UserMessage, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
-    row, attributes = turn.claim.row, {"doc": fields.to_json(message), "response_body": response}
+    row, attributes = turn.claim.row, {"doc": fields.to_json(user_message), "response_body": response}
     return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
 
 

@@ -403,7 +403,7 @@ PLANTED = (
         "a wish in a message opts nobody out",
         (
             "shared/conversations/replies.py",
-            "else opt_out.reply_to_wish(known)",
+            "else opt_out.reply_to_wish(turn_input)",
             "else None",
         ),
         "11.16",
@@ -602,7 +602,7 @@ PLANTED = (
         "the agent does what nobody agreed to",
         (
             "shared/agent/tools.py",
-            "        if not assent.agrees(self.known.message, self.proposal.kind):",
+            "        if not assent.agrees(self.turn_input.message, self.proposal.kind):",
             "        if False:",
         ),
         "8.9",
@@ -613,8 +613,8 @@ PLANTED = (
         "a proposal outlives the next message",
         (
             "shared/conversations/replies.py",
-            """    unlocked["proposal"] = fields.to_json(vars(result.proposed)) if result.proposed else None\n""",
-            """    if result.proposed:\n        unlocked["proposal"] = fields.to_json(vars(result.proposed))\n""",
+            """    unlocked["proposal"] = result.proposed.to_json() if result.proposed else None\n""",
+            """    if result.proposed:\n        unlocked["proposal"] = result.proposed.to_json()\n""",
         ),
         "8.9",
         seed=64,

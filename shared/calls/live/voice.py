@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from shared.agent import Agent, AgentFailed, agent_for, count_turn, voicemail
 from shared.agent.tools import Action, HandoffReason, TurnResult, handoff
 from shared.agent_settings import commands as agent_settings
-from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts, transitions
 from shared.calls.dialogue import Progress
 from shared.calls.sessions import SESSIONS, CheckStage, SessionRecord
@@ -21,7 +20,6 @@ from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.call_statuses import SessionCallStatus
 from shared.core.log import logger
-from shared.customers import resource as customers
 from shared.store import table, transactions
 from shared.store.keys import Scope
 
@@ -139,8 +137,7 @@ def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: 
     internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
     writes: list[table.Write] = [transitions.save_changes(scope, session, {}, internal)]
     if result.staged is not None:
-        writes += APPOINTMENTS.replace(scope, *result.staged)
-        writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
+        writes += result.staged.writes(scope)
     return writes
 
 

@@ -35,7 +35,7 @@ def propose(at: str, settings: Settings, **appointment: Any) -> Tools:
 
 def agree(tools: Tools, settings: Settings) -> Tools:
     """The next turn, in which the customer agrees and the agent commits."""
-    then = Tools(TurnInput(tools.known.appointments, "Yes", settings, tools.result.proposed))
+    then = Tools(TurnInput(tools.turn_input.appointments, "Yes", settings, tools.result.proposed))
     then.commit_proposal()
     return then
 

@@ -97,7 +97,7 @@ def test_the_question_about_a_cancellation_names_the_appointment() -> None:
         "Shall I do that? Please answer yes or no."
     )
     untitled = Tools(turn_of(appointment_record()))
-    untitled.propose_cancellation(untitled.known.appointments[0].doc["id"])
+    untitled.propose_cancellation(untitled.turn_input.appointments[0].doc["id"])
     assert question(untitled).startswith("I would cancel your appointment on 2026-09-25")
 
 
