@@ -764,7 +764,7 @@ def _parser() -> argparse.ArgumentParser:
     search = groups.add_parser("search", help="make or delete the rows by which people are found").add_subparsers(
         required=True
     )
-    for name, value in (("fill", "on"), ("empty", "off")):
+    for name, value in (("fill", "1"), ("empty", "0")):
         renew = search.add_parser(name)
         renew.add_argument("project", type=int)
         renew.add_argument("--mode", choices=("test", "live"), required=True, help="the mode of the data")

@@ -503,7 +503,7 @@ class ServiceStack(Stack):
         return [profile, f"arn:{self.partition}:bedrock:*::foundation-model/{rest}"]
 
     def _instance_arn(self) -> str:
-        return contact_center.instance_arn(self, self.stage.carrier["instance_id"])
+        return contact_center.instance_arn(self, self.stage.carrier["CONNECT_INSTANCE_ID"])
 
     def _contact_center(self) -> None:
         """Create the resources in the Amazon Connect instance that the stage's settings request."""
@@ -535,7 +535,7 @@ class ServiceStack(Stack):
 
     def _phone_number_arn(self) -> str:
         """The ARN of the stage's WhatsApp number. The setting is its id or its ARN."""
-        given = self.stage.messenger["phone_number_id"]
+        given = self.stage.messenger["WHATSAPP_PHONE_NUMBER_ID"]
         if given.startswith("arn:"):
             return given
         resource = f"phone-number-id/{given.removeprefix('phone-number-id-')}"

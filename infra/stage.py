@@ -26,18 +26,6 @@ from shared.core import limits
 
 INFERENCE_GEOGRAPHIES = frozenset({"apac", "au", "ca", "eu", "global", "jp", "us", "us-gov"})
 """Prefixes of cross-region inference profile ids (Bedrock user guide, "Geographic cross-Region inference")."""
-CARRIER = frozenset(
-    {
-        "instance_id",
-        "contact_flow_id",
-        "queue_id",
-        "source_phone_number",
-        "record_calls",
-        "active_calls",
-        "starts_per_second",
-    }
-)
-"""The `connect` settings that the functions read."""
 
 
 class BadSetting(Exception):
@@ -193,6 +181,11 @@ def _not_the_runner(name: str) -> str:
     return name
 
 
+def _variables(**values: str | float | None) -> dict[str, str]:
+    """Environment variables with these values, without those that have none."""
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
 class Stage(_Settings):
     """The settings of one deployment.
 
@@ -337,22 +330,42 @@ class Stage(_Settings):
 
     @property
     def carrier(self) -> Mapping[str, str]:
-        """The `connect` settings that the functions receive."""
-        found = self.connect.model_dump(include={*CARRIER}, exclude_none=True) if self.connect else {}
-        return {name: str(value) for name, value in found.items()}
+        """The environment variables of functions that have to do with live calls."""
+        connect, dial = self.connect, _variables(WHATSAPP_DIAL=self.whatsapp.dial if self.whatsapp else None)
+        if connect is None:
+            return dial
+        return dial | _variables(
+            CONNECT_INSTANCE_ID=connect.instance_id,
+            CONNECT_CONTACT_FLOW_ID=connect.contact_flow_id,
+            CONNECT_QUEUE_ID=connect.queue_id,
+            CONNECT_SOURCE_PHONE_NUMBER=connect.source_phone_number,
+            CONNECT_RECORD_CALLS=int(connect.record_calls),
+            CONNECT_ACTIVE_CALLS=connect.active_calls,
+            CONNECT_STARTS_PER_SECOND=connect.starts_per_second,
+        )
 
     @property
     def messenger(self) -> Mapping[str, str]:
-        """The `whatsapp` settings that the functions receive."""
-        return self.whatsapp.model_dump(exclude_none=True) if self.whatsapp else {}
+        """The environment variables of functions that send WhatsApp messages."""
+        if self.whatsapp is None:
+            return {}
+        return _variables(
+            WHATSAPP_PHONE_NUMBER_ID=self.whatsapp.phone_number_id,
+            WHATSAPP_TEMPLATE=self.whatsapp.template,
+            WHATSAPP_META_API_VERSION=self.whatsapp.meta_api_version,
+            WHATSAPP_DIAL=self.whatsapp.dial,
+        )
 
     @property
     def sign_in(self) -> Mapping[str, str]:
-        """The `oidc` settings as the functions receive them. Without them, the stack has a user pool."""
+        """The environment variables of functions to which people sign in. For a user pool, `stack.py` sets others."""
         if self.oidc is None:
             return {}
-        found = {"issuer": self.oidc.issuer, "client_id": self.oidc.client_id}
-        return found | ({"client_secret_id": self.oidc.client_secret_arn} if self.oidc.client_secret_arn else {})
+        return _variables(
+            OIDC_ISSUER=self.oidc.issuer,
+            OIDC_CLIENT_ID=self.oidc.client_id,
+            OIDC_CLIENT_SECRET_ID=self.oidc.client_secret_arn,
+        )
 
     @property
     def removal(self) -> RemovalPolicy:

@@ -129,94 +129,105 @@ class Grant:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """What a deployment has that its functions use: names of resources, and settings. None if it has no such resource.
-
-    - `queues`: a queue's URL by its name. `machines`: a state machine's ARN by its name.
-    - `signing_key`: the id or ARN of the key. `recordings`, `failed_batches`, `erasures`: names of buckets.
-    - `due_shards`: partitions of the index `by_due`. `turns_per_project`: live messages of one project at once.
-    - `search`: whether there are search rows (`shared/resources/search.py`).
-    - `model`: the id of a Bedrock model or inference profile.
-    - `carrier`, `messenger`: the settings of Amazon Connect and WhatsApp. `sign_in`: those of the stage's own OpenID
-      Connect provider.
-    - `notices_topic`: the ARN of the topic for notices. `base_url`: the API's. `support_contact`: where clients
-      reach the operator, an e-mail address or a URL. `terms_url`: the terms of service.
-    - `requests_per_second`, `messages_per_second`: API Gateway's limits for all projects together.
-    - `firewall`: the settings of the firewall, empty if there is none.
-    """
+    """What a deployment has that its functions use: names of resources (None if it has no such one), and settings."""
 
     table: str
     queues: Mapping[str, str]
+    """A queue's URL by its name."""
     machines: Mapping[str, str]
+    """A state machine's ARN by its name."""
     signing_key: str
+    """The id or ARN of the key."""
     recordings: str
+    """The name of the bucket, as that of the next two."""
     failed_batches: str
     erasures: str
     due_shards: int = DUE_SHARDS
+    """The partitions of the index `by_due`."""
     turns_per_project: int = TURNS_PER_PROJECT
+    """How many live messages of one project may be under way at once."""
     search: bool = True
+    """Whether there are search rows (`shared/resources/search.py`)."""
     model: str | None = None
+    """The id of a Bedrock model or inference profile."""
     carrier: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of live calls: `Stage.carrier` in `infra/stage.py`, which has the next two, too."""
     messenger: Mapping[str, str] = field(default_factory=dict)
     sign_in: Mapping[str, str] = field(default_factory=dict)
     notices_topic: str | None = None
+    """The ARN of the topic for notices."""
     base_url: str | None = None
+    """The API's URL."""
     support_contact: str | None = None
+    """Where clients reach the operator, an e-mail address or a URL."""
     terms_url: str | None = None
     requests_per_second: int | None = None
+    """API Gateway's limits for all projects together: this one, and that of each route that receives messages."""
     messages_per_second: int | None = None
     firewall: Mapping[str, int] = field(default_factory=dict)
+    """The settings of the firewall; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """One Lambda function.
-
-    - `handler`: its module, and the name in it. Lambda loads it through the `ENTRY_POINT`.
-    - `memory`: in MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of
-      a CPU, and so shortens cold starts. `timeout_s` is the longest run.
-    - `routes`: API Gateway resource paths, each with any method.
-    - `posts`: resource paths of which it serves the POST, which waits many seconds for an agent. The gateway has
-      separate limits for these. The function with the same path in `routes` serves the other methods.
-    - `table`, `indexes`: the DynamoDB actions on the table itself and on its indexes.
-    - `sends`: queues to which it sends. `starts`: state machines that it starts. `completes`: state machines whose
-      waiting tasks it may complete.
-    - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
-    - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
-    - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider or user pool.
-    - `notices`: whether it sends notices, on stages with `webhook_notices`.
-    - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every_s`: the time between
-      its scheduled runs.
-    - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
-      API's base URL. `documents`: whether it serves the documentation. `reads_logs`: whether it gets the lines that
-      requests leave in the logs of the API's functions, on stages with the setting `request_log`.
-    """
+    """One Lambda function: its size, what starts it, and what it may use."""
 
     name: str
     handler: str
+    """Its module, and the name in it. Lambda loads it through the `ENTRY_POINT`."""
     memory: int = 512
+    """In MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of a CPU,
+    and so shortens cold starts."""
     timeout_s: int = 29
+    """The longest run."""
+
+    # What starts it
     routes: tuple[str, ...] = ()
+    """API Gateway resource paths, each with any method."""
     posts: tuple[str, ...] = ()
-    table: tuple[str, ...] = ()
-    indexes: tuple[str, ...] = ()
-    sends: tuple[str, ...] = ()
-    starts: tuple[str, ...] = ()
-    completes: tuple[str, ...] = ()
-    signing_key: tuple[str, ...] = ()
-    recordings: tuple[str, ...] = ()
-    model: bool = False
-    carrier: tuple[str, ...] = ()
-    messenger: bool = False
-    sign_in: bool = False
-    notices: bool = False
-    bot: bool = False
+    """Resource paths of which it serves the POST, which waits many seconds for an agent. The gateway has separate
+    limits for these. The function with the same path in `routes` serves the other methods."""
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
+    bot: bool = False
+    """Whether Lex may invoke it."""
     every_s: int | None = None
+    """The time between its scheduled runs."""
     switch: str = ""
-    client: bool = False
-    documents: bool = False
+    """The stage's setting that turns its schedule on; empty if it always is."""
     reads_logs: bool = False
+    """Whether it gets the lines that requests leave in the logs of the API's functions, on stages with the setting
+    `request_log`."""
+
+    # What it may use
+    table: tuple[str, ...] = ()
+    """The DynamoDB actions on the table itself."""
+    indexes: tuple[str, ...] = ()
+    """The DynamoDB actions on the table's indexes."""
+    sends: tuple[str, ...] = ()
+    """Queues to which it sends."""
+    starts: tuple[str, ...] = ()
+    """State machines that it starts."""
+    completes: tuple[str, ...] = ()
+    """State machines whose waiting tasks it may complete."""
+    signing_key: tuple[str, ...] = ()
+    """KMS actions."""
+    recordings: tuple[str, ...] = ()
+    """S3 actions on recordings."""
+    carrier: tuple[str, ...] = ()
+    """Amazon Connect actions."""
+    model: bool = False
+    """Whether it may invoke the stage's Bedrock model."""
+    messenger: bool = False
+    """Whether it may send WhatsApp messages."""
+    sign_in: bool = False
+    """Whether people sign in to it, at the stage's OpenID Connect provider or user pool."""
+    notices: bool = False
+    """Whether it sends notices, on stages with `webhook_notices`."""
+    client: bool = False
+    """Whether it gets the API's base URL."""
+    documents: bool = False
+    """Whether it serves the documentation."""
 
     def concurrency(self, source: QueueSource, reserved: int | None) -> int:
         """The batches of one of its queues that may run at once.
@@ -255,7 +266,7 @@ class Function:
         found = {
             "TABLE_NAME": deployment.table,
             "DUE_SHARDS": str(deployment.due_shards),
-            "SEARCH": "on" if deployment.search else "off",
+            "SEARCH": "1" if deployment.search else "0",
             "SERVICE_NAME": self.name,
             # pydantic would read the metadata of every package in search of plug-ins.
             "PYDANTIC_DISABLE_PLUGINS": "__all__",
@@ -278,19 +289,17 @@ class Function:
             "TERMS_URL": self.documents and deployment.terms_url,
             "REQUESTS_PER_SECOND": self.documents and deployment.requests_per_second,
             "MESSAGES_PER_SECOND": self.documents and deployment.messages_per_second,
+            "FIREWALL_REQUESTS_PER_MINUTE": self.documents and deployment.firewall.get("requests_per_minute"),
+            "FIREWALL_MESSAGES_PER_MINUTE": self.documents and deployment.firewall.get("messages_per_minute"),
             "NOTICES_TOPIC_ARN": self.notices and deployment.notices_topic,
         }
         found |= {name: str(value) for name, value in optional.items() if value}
-        if self.documents:
-            found |= {f"FIREWALL_{name.upper()}": str(value) for name, value in deployment.firewall.items()}
         if self.carrier:
-            found |= {f"CONNECT_{name.upper()}": value for name, value in deployment.carrier.items()}
-        if self.carrier and "dial" in deployment.messenger:
-            found["WHATSAPP_DIAL"] = deployment.messenger["dial"]
+            found |= deployment.carrier
         if self.messenger:
-            found |= {f"WHATSAPP_{name.upper()}": value for name, value in deployment.messenger.items()}
+            found |= deployment.messenger
         if self.sign_in:
-            found |= {f"OIDC_{name.upper()}": value for name, value in deployment.sign_in.items()}
+            found |= deployment.sign_in
         return found
 
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.local import names
+from shared.core.limits import LONGEST_QUEUE_DELAY_S
 
-LONGEST_DELAY_S = 900
 LONGEST_VISIBILITY_S = 43_200
 LONGEST_WAIT_S = 20
 DEDUPLICATED_FOR_S = 300
@@ -53,7 +53,7 @@ _VALUE_OF = {"String": "StringValue", "Number": "StringValue", "Binary": "Binary
 """The field of the value, by the first part of an attribute's type. A dot and a label may follow that part."""
 
 _NUMBERS = {
-    "DelaySeconds": (0, LONGEST_DELAY_S, 0),
+    "DelaySeconds": (0, LONGEST_QUEUE_DELAY_S, 0),
     "MaximumMessageSize": (1024, MAX_SIZE, MAX_SIZE),
     "MessageRetentionPeriod": (60, 1_209_600, 345_600),
     "ReceiveMessageWaitTimeSeconds": (0, LONGEST_WAIT_S, 0),
@@ -304,8 +304,8 @@ class Queue:
         other_type = "The request include parameter that is not valid for this queue type"
         _check_attributes(draft)
         if draft.delay is not None:
-            if not 0 <= draft.delay <= LONGEST_DELAY_S:
-                raise invalid("DelaySeconds", draft.delay, f"DelaySeconds must be >= 0 and <= {LONGEST_DELAY_S}.")
+            if not 0 <= draft.delay <= LONGEST_QUEUE_DELAY_S:
+                raise invalid("DelaySeconds", draft.delay, f"DelaySeconds must be >= 0 and <= {LONGEST_QUEUE_DELAY_S}.")
             if self.fifo and draft.delay:
                 raise invalid("DelaySeconds", draft.delay, other_type)
         for name, value in (("MessageGroupId", draft.group), ("MessageDeduplicationId", draft.deduplication_id)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shared.core import limits
+from shared.core.event_types import WILDCARDS
 
 INVALID_REQUEST = "invalid_request_error"
 IDEMPOTENCY = "idempotency_error"
@@ -83,6 +84,8 @@ class ErrorKind:
     remedy: str
 
 
+_WILDCARDS = " or ".join((", ".join(f"`{one}`" for one in WILDCARDS[:-1]), f"`{WILDCARDS[-1]}`"))
+
 # fmt: off
 ERRORS: Mapping[Code, ErrorKind] = {
     Code.PARAMETER_MISSING: ErrorKind(400, INVALID_REQUEST, "A required parameter is missing.", "Send the parameter that `param` names."),
@@ -97,7 +100,7 @@ ERRORS: Mapping[Code, ErrorKind] = {
     Code.DATETIME_INVALID: ErrorKind(400, INVALID_REQUEST, "A date-time is not valid or has no UTC offset.", "Send an RFC 3339 date-time with an offset, for example `2027-03-04T15:00:00Z`."),
     Code.METADATA_INVALID: ErrorKind(400, INVALID_REQUEST, "The metadata exceeds a limit.", f"Send at most {limits.METADATA_KEYS} keys of at most {limits.METADATA_KEY_CHARACTERS} characters, values of at most {limits.METADATA_VALUE_CHARACTERS} characters, and {limits.METADATA_BYTES // 1024} KB in total."),
     Code.CURSOR_INVALID: ErrorKind(400, INVALID_REQUEST, "`starting_after` is not a cursor of this list.", "Send the `next_cursor` of the previous page unchanged."),
-    Code.EVENT_FILTER_INVALID: ErrorKind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", "Send an event type, `appointment.*`, `customer.*`, `conversation.*` or `session.*`."),
+    Code.EVENT_FILTER_INVALID: ErrorKind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", f"Send an event type, {_WILDCARDS}."),
     Code.API_VERSION_INVALID: ErrorKind(400, INVALID_REQUEST, "The `Service-Version` header is not a known revision.", "Send the date of a known revision, or omit the header."),
     Code.INVALID_JSON: ErrorKind(400, INVALID_REQUEST, "The body is not a valid JSON object in UTF-8.", f"Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most {limits.JSON_LEVELS} levels deep."),
     Code.IDEMPOTENCY_KEY_INVALID: ErrorKind(400, INVALID_REQUEST, "The `Idempotency-Key` header is not valid.", f"Send one header with 1 to {limits.IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."),

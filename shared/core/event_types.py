@@ -31,6 +31,8 @@ EVENT_DESCRIPTIONS = {
 }
 """By event type: what happened (promises 5, 6 and 7). The first sentence is a summary."""
 EVENT_TYPES = tuple(EVENT_DESCRIPTIONS)
+WILDCARDS = tuple(dict.fromkeys(f"{type.partition('.')[0]}.*" for type in EVENT_TYPES))
+"""One for each kind of resource, such as `appointment.*`."""
 STREAM_KINDS = (
     "customer",
     "appointment",

@@ -1,7 +1,7 @@
-"""Limits of the API, the retry schedule, and quotas of AWS: numbers that texts or the infrastructure state, too.
+"""Limits, the retry schedule and quotas of AWS that several packages need, or a package and the infrastructure.
 
-Code that enforces one uses it, too. Retention times are beside what is kept; `LIMITS` in `shared/docs/tables.py`
-collects what the pages state.
+A number that one module enforces is in that module: the items of a page in `shared/resources/queries.py`, a retention
+time beside what is kept. `LIMITS` in `shared/docs/tables.py` collects the numbers that pages state.
 """
 
 BODY_BYTES = 256 * 1024

@@ -1,8 +1,8 @@
 """What a function is configured by. No other module of `shared` or `functions` reads environment variables.
 
-Each is read when it is asked for. One that is missing and has no default is a KeyError. Unless a docstring names
-another, `Function.environment` in `infra/topology.py` sets the variable; the operator's commands (`infra/manage.py`)
-set those that they need.
+Each is read when it is asked for. One that is missing and has no default is a KeyError. A switch is 1 or 0. Unless a
+docstring names another, `Function.environment` in `infra/topology.py` sets the variable; the operator's commands
+(`infra.manage`) set those that they need.
 
 AWS's own variables are the exception. `shared/aws/client.py` and `shared/aws/credentials.py` read credentials, region,
 endpoints and certificates by the names that all of AWS's SDKs use.
@@ -34,7 +34,7 @@ def due_shards() -> int:
 
 def search_is_on() -> bool:
     """Whether the stage has search rows (`shared/resources/search.py`); by default it has."""
-    return os.environ.get("SEARCH") != "off"
+    return os.environ.get("SEARCH", "1") == "1"
 
 
 def log_level() -> str:
@@ -134,7 +134,7 @@ def connect_source_phone_number() -> str | None:
 
 def records_calls() -> bool:
     """Whether the stage's contact flow records live calls, as by default: the agent says so first."""
-    return os.environ.get("CONNECT_RECORD_CALLS") != "False"
+    return os.environ.get("CONNECT_RECORD_CALLS", "1") == "1"
 
 
 def connect_active_calls() -> int:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from shared.core import api_description, clock, ids
 from shared.core.errors import not_found
-from shared.core.event_types import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES, WILDCARDS
 from shared.resources import fields, filters
 from shared.resources.collections import Collection
 from shared.resources.schema import EventId, UnixTime, one_of
@@ -25,10 +25,10 @@ from shared.store.keys import Scope, scope_of
 RETENTION_MS = 30 * clock.DAY
 """How long events and deliveries can be retrieved."""
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    f"{kind}.*": tuple(type for type in EVENT_TYPES if type.startswith(f"{kind}."))
-    for kind in dict.fromkeys(type.split(".")[0] for type in EVENT_TYPES)
+    wildcard: tuple(type for type in EVENT_TYPES if type.startswith(wildcard.removesuffix("*")))
+    for wildcard in WILDCARDS
 }
-"""By wildcard, one for each kind of resource, such as `appointment.*`: the event types that it stands for."""
+"""By wildcard: the event types that it stands for."""
 
 
 class EventData(TypedDict):

@@ -38,12 +38,12 @@ from tests.deploy.runtime_api import FunctionProcess, Invocation, Program, make_
 
 MODEL = "amazon.nova-lite-v1:0"
 CARRIER = {
-    "instance_id": str(uuid.uuid4()),
-    "contact_flow_id": str(uuid.uuid4()),
-    "source_phone_number": "+15005550001",
+    "CONNECT_INSTANCE_ID": str(uuid.uuid4()),
+    "CONNECT_CONTACT_FLOW_ID": str(uuid.uuid4()),
+    "CONNECT_SOURCE_PHONE_NUMBER": "+15005550001",
 }
-MESSENGER = {"phone_number_id": "phone-number-id-976c72a700aac43eaf573ae050example"}
-"""A stage's settings of Bedrock, Amazon Connect and WhatsApp."""
+MESSENGER = {"WHATSAPP_PHONE_NUMBER_ID": "phone-number-id-976c72a700aac43eaf573ae050example"}
+"""What functions are told of Bedrock, Amazon Connect and WhatsApp."""
 
 SPEED = 1000
 """Divides the waits of simulated calls and retries."""

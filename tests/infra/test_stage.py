@@ -251,7 +251,7 @@ def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
     for function in topology.FUNCTIONS:
         told = function.environment(deployment)
         of_calls = {name: value for name, value in told.items() if name.startswith(("CONNECT_", "WHATSAPP_"))}
-        settings = CONNECT | {"record_calls": "True", "active_calls": "10", "starts_per_second": "2"}
+        settings = CONNECT | {"record_calls": "1", "active_calls": "10", "starts_per_second": "2"}
         expected = {f"CONNECT_{name.upper()}": value for name, value in settings.items()} if function.carrier else {}
         if function.carrier:
             expected["WHATSAPP_DIAL"] = "phone"

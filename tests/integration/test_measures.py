@@ -128,7 +128,7 @@ def test_creating_a_customer_takes_two_calls_with_and_without_an_idempotency_key
 def test_without_search_rows_creating_a_customer_takes_no_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SEARCH", "off")
+    monkeypatch.setenv("SEARCH", "0")
     assert cost(stage, "POST", "/v1/customers", {"phone": PHONE}, status=201) == ["UpdateItem", "PutItem"]
 
 

@@ -457,7 +457,7 @@ def test_the_agent_says_that_a_call_is_recorded_only_where_it_is(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dial_live_call(stage)
-    monkeypatch.setenv("CONNECT_RECORD_CALLS", "False")
+    monkeypatch.setenv("CONNECT_RECORD_CALLS", "0")
     stopped_clock.forward(10)
     dial_live_call(stage)
     assert ["This call is recorded." in start[-1] for start in line.started] == [True, False]

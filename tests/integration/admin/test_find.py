@@ -187,7 +187,7 @@ def test_an_erasure_leaves_no_search_row_also_of_a_title_that_changes_meanwhile(
 
 def test_a_stage_may_do_without(stage: Stage, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     before = person(stage, "Ada Byron")
-    monkeypatch.setenv("SEARCH", "off")
+    monkeypatch.setenv("SEARCH", "0")
     later = person(stage, "Ada King", external_id="p-9")
     assert [sk for sk in search_rows(desk.scope) if later in sk] == []
     shown = desk.find("king")
@@ -196,7 +196,7 @@ def test_a_stage_may_do_without(stage: Stage, desk: Desk, monkeypatch: pytest.Mo
     # What was written before goes with the next change, or the deletion.
     assert stage.call("PATCH", f"/v1/customers/{before}", {"email": "a@example.com"}).status == 200
     assert [*search_rows(desk.scope)] == []
-    monkeypatch.setenv("SEARCH", "on")
+    monkeypatch.setenv("SEARCH", "1")
     assert stage.call("PATCH", f"/v1/customers/{later}", {"email": "a@example.com"}).status == 200
     assert desk.found("king") == [later]
 
@@ -235,15 +235,15 @@ def search_rows(scope: Scope) -> Iterator[str]:
 def test_what_was_stored_before_gets_its_rows_and_loses_them(
     stage: Stage, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SEARCH", "off")
+    monkeypatch.setenv("SEARCH", "0")
     old = person(stage, "Old Hand")
     create_resource(stage, "/v1/appointments", customer_id=old, appointment_at=WHEN)
-    monkeypatch.setenv("SEARCH", "on")
+    monkeypatch.setenv("SEARCH", "1")
     person(stage, "New Hand")
     with as_test():
         assert [one.renew_search_rows(desk.scope) for one in (CUSTOMERS, APPOINTMENTS)] == [1, 0]
         assert CUSTOMERS.renew_search_rows(desk.scope) == 0
         assert desk.found("old hand") == [old]
-        monkeypatch.setenv("SEARCH", "off")
+        monkeypatch.setenv("SEARCH", "0")
         assert CUSTOMERS.renew_search_rows(desk.scope) == 2
     assert [*search_rows(desk.scope)] == []
