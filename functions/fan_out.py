@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,16 +79,14 @@ class _Batch:
         trace.name(event_id=event.id)
         matching = [endpoint for endpoint in self._endpoints_of(event.scope) if _receives(endpoint, event)]
         rows = [deliveries.new_row(event, endpoint) for endpoint in matching]
-        # A request of its own, so that `_put_once` does not take what an earlier processing wrote for its own.
-        request = uuid.uuid4().hex
         # Not a transaction, because that would double the write units. If this function fails after some of the writes,
         # it runs again and makes the others. Wake-ups are sent again, because they may be lost.
-        if _put_once(event.row(), request):
+        if _put_once(event.row()):
             extra = {"type": event.type, "object_id": event.object_id, "deliveries": len(rows)}
             logger().info("event", extra=extra)
             if event.type in _CALL_ENDS:
                 _measure_call(json.loads(new["doc"]))
-        threads.run_all(lambda row: _put_once(row, request), rows, _DELIVERIES_AT_ONCE)
+        threads.run_all(_put_once, rows, _DELIVERIES_AT_ONCE)
         destinations = [queues.first(endpoint, event.object_id) for endpoint in matching]
         return [
             (destination.queue, deliveries.wake_up(row, destination=destination))
@@ -104,10 +101,10 @@ def _receives(endpoint: Snapshot, event: NewEvent) -> bool:
     return existed and events.matches(endpoint.doc["event_filters"], event.type)
 
 
-def _put_once(row: Mapping[str, object], request: str) -> bool:
-    """Write the row unless it exists. Returns whether this request wrote it, also if the response was lost."""
+def _put_once(row: Mapping[str, object]) -> bool:
+    """Write the row unless it exists. Returns whether it was written, also if a response was lost."""
     try:
-        table.write([table.Put(dict(row))], request)
+        table.write([table.Put(dict(row))])
     except table.ConditionFailed:
         return False
     return True

@@ -435,7 +435,6 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
     from shared.agent_settings import commands
     from shared.agent_settings.resource import AgentSettingsPatch
     from shared.api.requests import parse_json
-    from shared.core import ids
     from shared.core.errors import ApiError
     from shared.resources import fields
     from shared.store import transactions
@@ -444,7 +443,7 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
         patch = fields.validate(AgentSettingsPatch, parse_json(options.file.read().encode()))
     except ApiError as error:
         raise ValueError(f"{error.param}: {error.message}" if error.param else error.message) from None
-    change = transactions.commit(lambda: commands.update(_scope(options), patch), ids.new("req_"))
+    change = transactions.commit(lambda: commands.update(_scope(options), patch))
     print("changed" if change.writes else "nothing to change")
     if options.mode == "live" and not change.doc["calling_hours"]:
         print(ANY_HOUR)
@@ -466,14 +465,13 @@ def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
-    import uuid
 
     from shared.conversations import commands
     from shared.core.errors import ApiError
     from shared.store import transactions
 
     try:
-        change = transactions.commit(lambda: commands.resume(_scope(options), options.conversation), uuid.uuid4().hex)
+        change = transactions.commit(lambda: commands.resume(_scope(options), options.conversation))
     except ApiError as error:
         raise LookupError(error.message) from None
     if change.writes:
@@ -483,7 +481,6 @@ def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _export_customer(stage: Stage, options: argparse.Namespace) -> None:
-    import uuid
 
     from shared.admin import audit
     from shared.core.errors import ApiError
@@ -497,7 +494,7 @@ def _export_customer(stage: Stage, options: argparse.Namespace) -> None:
         raise LookupError(error.message) from None
     actor = audit.operator()
     entry = audit.entry(options.project, actor, "customer.exported", options.customer, livemode=scope.livemode)
-    table.write([entry], uuid.uuid4().hex)
+    table.write([entry])
     print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
@@ -522,7 +519,6 @@ def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _apply_opt_outs(stage: Stage, options: argparse.Namespace) -> None:
-    import uuid
 
     from shared.customers import opt_outs
     from shared.erasure import ledger
@@ -536,7 +532,7 @@ def _apply_opt_outs(stage: Stage, options: argparse.Namespace) -> None:
             without_key[change.scope.project_id] += 1
             continue
         if writes:
-            table.write(writes, uuid.uuid4().hex)
+            table.write(writes)
             done[change.opted_out] += 1
     print(f"phones opted out again: {done[True]}, opt-outs lifted again: {done[False]}")
     for project, number in without_key.items():

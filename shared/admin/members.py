@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from shared.admin import audit
 from shared.admin.audit import Actor
-from shared.core import clock, ids
+from shared.core import clock
 from shared.projects import projects
 from shared.store import table, transactions
 
@@ -256,7 +256,7 @@ def join(person_id: str, email: str, actor: Actor) -> None:
         ]
         # The member was removed or has joined meanwhile, or the person is a member by another address.
         with suppress(table.ConditionFailed):
-            table.write(writes, ids.new("req_"))
+            table.write(writes)
 
 
 def person(id: str, others: Sequence[tuple[str, str]] = ()) -> Person:
@@ -278,7 +278,7 @@ def end_sessions(person_id: str) -> None:
     """End all present sessions of a person."""
     pk, now = _pk_of_person(person_id), clock.now()
     op = table.Update(pk, _SESSIONS, set={"kind": "sessions", "signed_out_at": now}, condition=table.ALWAYS)
-    table.write([op], ids.new("req_"))
+    table.write([op])
 
 
 _SESSIONS = "sessions"

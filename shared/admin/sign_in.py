@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from shared.admin.members import Identity
-from shared.core import clock, ids
+from shared.core import clock
 from shared.store import table
 
 ATTEMPT_MS = 10 * clock.MINUTE
@@ -34,7 +34,7 @@ def begin(return_to: str) -> SignInAttempt:
     state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
     row: table.Row = {"pk": _pk_of_attempt(state), "sk": "attempt", "kind": "sign_in", "nonce": nonce}
     row |= {"verifier": verifier, "browser": _digest(browser), "return_to": return_to}
-    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + ATTEMPT_MS)})], ids.new("req_"))
+    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + ATTEMPT_MS)})])
     return SignInAttempt(state, nonce, verifier, browser, return_to)
 
 
@@ -50,7 +50,7 @@ def new_link(email: str) -> str:
     """A token that signs this person in once."""
     token = secrets.token_urlsafe(32)
     row = {"pk": _pk_of_link(token), "sk": "link", "kind": "sign_in_link", "email": email}
-    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + LINK_MS)})], ids.new("req_"))
+    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + LINK_MS)})])
     return token
 
 
@@ -71,7 +71,7 @@ def _take(pk: str, sk: str) -> table.Row | None:
     if row is None:
         return None
     try:
-        table.write([table.Delete(pk, sk)], ids.new("req_"))
+        table.write([table.Delete(pk, sk)])
     except table.ConditionFailed:
         return None
     return row

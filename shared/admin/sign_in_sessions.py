@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from shared.admin.members import Identity
-from shared.core import clock, ids
+from shared.core import clock
 from shared.store import table
 
 IDLE_MS = 2 * clock.HOUR
@@ -36,7 +36,7 @@ def begin(identity: Identity) -> str:
     token, now = secrets.token_urlsafe(32), clock.now()
     row: table.Row = {"pk": _pk(_digest(token)), "sk": "session", "kind": "admin_session", "email": identity.email}
     row |= {"person": identity.person, "began_at": now, "seen_at": now, "expires_at": table.expiry(now + IDLE_MS)}
-    table.write([table.Put(row)], ids.new("req_"))
+    table.write([table.Put(row)])
     return token
 
 
@@ -59,12 +59,12 @@ def touch(session: SignInSession) -> None:
     op = table.Update(_pk(session.digest), "session", set={"seen_at": now, "expires_at": table.expiry(ends_at)})
     # The session may have been ended meanwhile.
     with suppress(table.ConditionFailed):
-        table.write([op], ids.new("req_"))
+        table.write([op])
 
 
 def end(session: SignInSession) -> None:
     """End the session."""
-    table.write([table.Delete(_pk(session.digest), "session", table.ALWAYS)], ids.new("req_"))
+    table.write([table.Delete(_pk(session.digest), "session", table.ALWAYS)])
 
 
 def _pk(digest: str) -> str:

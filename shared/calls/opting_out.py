@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from functools import partial
 
 from shared.calls import commands as calls
@@ -52,7 +51,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
 
 def opt_out_now(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> None:
     """Commit an opt-out before the agent's answer, which a worker may have to repeat: the wish is kept in any case."""
-    transactions.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to), uuid.uuid4().hex)
+    transactions.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to))
 
 
 def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
@@ -93,5 +92,5 @@ def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -
         return
     writes = transitions.end_by_opt_out(scope, active)
     if writes:
-        table.write(writes, uuid.uuid4().hex)
+        table.write(writes)
         calls.wake(scope, active.doc["id"])

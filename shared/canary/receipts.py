@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-import uuid
 from dataclasses import dataclass
 
 from shared.core import clock
@@ -41,7 +40,7 @@ def expect() -> str:
     """Expect one webhook. Returns the token for its URL."""
     token = secrets.token_urlsafe(32)
     row = {"pk": _PK, "sk": _sk(token), "kind": "canary"}
-    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + LIFETIME_MS)})], _request())
+    table.write([table.Put(row | {"expires_at": table.expiry(clock.now() + LIFETIME_MS)})])
     return token
 
 
@@ -53,14 +52,14 @@ def find(token: str) -> Received | None:
 
 def save_verdict(token: str, *, genuine: bool) -> None:
     """Store whether the webhook that was received is genuine."""
-    table.write([table.Update(_PK, _sk(token), set={"genuine": genuine})], _request())
+    table.write([table.Update(_PK, _sk(token), set={"genuine": genuine})])
 
 
 def clear() -> None:
     """Delete the rows of earlier runs. A run leaves its own, because the receiver may not have read the verdict yet."""
     for page in table.query(_PK, limit=100):
         for row in page:
-            table.write([table.Delete(_PK, row["sk"], table.ALWAYS)], _request())
+            table.write([table.Delete(_PK, row["sk"], table.ALWAYS)])
 
 
 def submit(token: str, webhook: Received) -> bool:
@@ -78,7 +77,7 @@ def submit(token: str, webhook: Received) -> bool:
             condition=table.PRESENT & table.equals("payload", None),
         )
         try:
-            table.write([update], _request())
+            table.write([update])
         except table.ConditionFailed:
             return False
     elif (row["signature"], row["payload"]) != (webhook.signature, webhook.body):
@@ -99,7 +98,3 @@ def _verdict(token: str) -> bool:
 
 def _sk(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _request() -> str:
-    return uuid.uuid4().hex

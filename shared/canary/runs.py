@@ -8,7 +8,6 @@ import hmac
 import json
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +91,7 @@ def _delete(api: _Api, customer: str) -> None:
 
 
 def _delete_row(customer: str) -> None:
-    table.write([table.Delete(SCOPE.pk("deleted_customer"), customer, table.ALWAYS)], uuid.uuid4().hex)
+    table.write([table.Delete(SCOPE.pk("deleted_customer"), customer, table.ALWAYS)])
 
 
 def _await(token: str, until: clock.Instant) -> receipts.Received:

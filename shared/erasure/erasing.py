@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -130,7 +129,7 @@ def _delete_customer(scope: Scope, customer_id: str) -> bool:
         change = commands.delete(scope, CUSTOMERS.record(row))
         return Change(change.doc, change.writes, change.after_commit)
 
-    return bool(transactions.commit(delete, uuid.uuid4().hex).writes)
+    return bool(transactions.commit(delete).writes)
 
 
 def _stop_session(scope: Scope, session_id: str) -> bool:
@@ -147,7 +146,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
         end = transitions.end_call(scope, record, transitions.CUSTOMER_DELETED, frees_customer=False)
-        table.write(end.writes, uuid.uuid4().hex)
+        table.write(end.writes)
         return True
     stopped = False
     if "contact_id" in record.row:
@@ -158,7 +157,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         stopped = contacts.find(record.row["contact_id"]) is not None
         _execute(contacts.delete(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([transitions.save_changes(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
+        table.write([transitions.save_changes(scope, record, {}, tasks.NO_WORK)])
         stopped = True
     return stopped
 
@@ -176,7 +175,7 @@ def _end_conversation(scope: Scope, conversation_id: str) -> bool:
         return False
     writes = conversations.end(scope, CONVERSATIONS.record(row)).writes
     if writes:
-        table.write(writes, uuid.uuid4().hex)
+        table.write(writes)
     return bool(writes)
 
 
@@ -215,7 +214,7 @@ def _delete_appointment(scope: Scope, id: str) -> None:
     for pk, sk in APPOINTMENTS.row_keys(scope, id):
         row = table.get(pk, sk)
         if row is not None:
-            table.write(APPOINTMENTS.erase(scope, row), uuid.uuid4().hex)
+            table.write(APPOINTMENTS.erase(scope, row))
 
 
 def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:
@@ -291,7 +290,7 @@ def _erase_event(scope: Scope, id: str) -> bool:
     # A manual retry creates a delivery, and counts it in the event's row.
     event = table.Delete(pk, id, table.equals("retries", retries))
     others = [table.Delete(row["pk"], row["sk"], table.ALWAYS) for row in of_event[:_DELIVERIES]]
-    table.write([event, *others], uuid.uuid4().hex)
+    table.write([event, *others])
     return bool(events)
 
 
@@ -358,7 +357,7 @@ def _delete(pk: str, sk: str) -> None:
 def _execute(delete: table.Write) -> None:
     """Execute the deletion of a row, unless its condition fails."""
     with contextlib.suppress(table.ConditionFailed):
-        table.write([delete], uuid.uuid4().hex)
+        table.write([delete])
 
 
 OWNED: tuple[tuple[Collection[Any, Any], Callable[[Scope, table.Row], Counter[str]]], ...] = (

@@ -101,7 +101,7 @@ def create(project_id: int, livemode: bool, label: str, plaintext: str | None = 
     Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
     """
     created = creation(project_id, livemode, label, plaintext)
-    table.write(created.writes, ids.new("req_"))
+    table.write(created.writes)
     return created.key, created.plaintext
 
 
@@ -189,7 +189,7 @@ def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> Ap
         now = clock.iso(clock.now())
         is_valid = table.PRESENT & table.equals("revoked_at", None)
         op = table.Update(row["pk"], row["sk"], set={"revoked_at": now}, condition=is_valid)
-        table.write([op, *also], ids.new("req_"))
+        table.write([op, *also])
         return _of_row(row | {"revoked_at": now})
 
     # The requests of a busy key update the same row, so a transaction may conflict with them for a while.
@@ -201,7 +201,7 @@ def delete(project_id: int, key_id: str) -> None:
     pointer = table.get(f"P#{project_id}#keys", key_id)
     if pointer is not None:
         rows = (_row_key(pointer["digest"]), (pointer["pk"], pointer["sk"]))
-        table.write([table.Delete(pk, sk, table.ALWAYS) for pk, sk in rows], ids.new("req_"))
+        table.write([table.Delete(pk, sk, table.ALWAYS) for pk, sk in rows])
 
 
 def expected_scope(plaintext: str) -> Scope | None:

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from dataclasses import dataclass
 
-from shared.core import clock, ids
+from shared.core import clock
 from shared.store import table
 
 
@@ -27,7 +27,7 @@ def create(name: str) -> Project:
         existing = list_all()
         project = Project(existing[-1].id + 1 if existing else 1, name, clock.iso(clock.now()))
         try:
-            table.write([table.Put(_row(project))], ids.new("req_"))
+            table.write([table.Put(_row(project))])
             return project
         except table.ConditionFailed:
             continue
@@ -37,7 +37,7 @@ def ensure(project_id: int, name: str) -> None:
     """Create the project with this number, unless it exists."""
     row = _row(Project(project_id, name, clock.iso(clock.now())))
     with contextlib.suppress(table.ConditionFailed):
-        table.write([table.Put(row)], ids.new("req_"))
+        table.write([table.Put(row)])
 
 
 def _row(project: Project) -> table.Row:

@@ -5,7 +5,6 @@ The rows of an erased person become part of one row of their month, which has no
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,7 +53,7 @@ def merge(scope: Scope, month: str, ids: Sequence[str]) -> int:
             add=total,
             condition=table.ALWAYS,
         )
-        table.write([*(table.Delete(pk, row["sk"]) for row in chunk), merged], uuid.uuid4().hex)
+        table.write([*(table.Delete(pk, row["sk"]) for row in chunk), merged])
     return len(rows)
 
 

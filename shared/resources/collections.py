@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
@@ -320,7 +319,7 @@ class Collection(Generic[D, R]):
         found_by, search_rows = self._search_changes(scope, record.doc, record)
         if found_by:
             update = table.Update(pk, id, set=found_by, condition=table.unchanged(record.version))
-            table.write([update, *search_rows], uuid.uuid4().hex)
+            table.write([update, *search_rows])
         return bool(found_by)
 
     def _search_changes(

@@ -181,7 +181,7 @@ def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = 
     """
     # A new request id for each step. With one id for the whole claim, a worker that lost its claim after a step with
     # `keep` would find its own id on the row, and its next step would count as success without being written.
-    table.write([_if_claimed(claim, write, keep=keep) for write in writes], uuid.uuid4().hex)
+    table.write([_if_claimed(claim, write, keep=keep) for write in writes])
 
 
 def release(claim: Claim[Any], changes: table.Attributes | None = None, *, failed: bool = False) -> None:

@@ -5,7 +5,6 @@ A request is closed by an answer, by its expiry, or because it cannot be sent. O
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from functools import partial
 
@@ -138,7 +137,7 @@ def close(
         else:
             writes += transitions.end_call(scope, session, ending, changes).writes
     if claim is None:
-        table.write(writes, uuid.uuid4().hex)
+        table.write(writes)
     else:
         tasks.save_step(claim, writes)
     wake_ups.send("dials", transitions.dial_wake_ups(scope, to_dial))
@@ -181,7 +180,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
         if consent is None or not consent.is_pending:
             _resume_machine(task_token)
         else:
-            table.write([consents.save(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
+            table.write([consents.save(consent, consent.doc, {"task_token": task_token})])
 
     transactions.retry_on_conflict(attempt)
 

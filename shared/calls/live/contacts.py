@@ -6,7 +6,6 @@ accepted the call.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 
 from shared.calls import recordings, sessions, transcripts, transitions
@@ -53,7 +52,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
         row = SESSIONS.row(scope, session_id)
         call = None if row is None else SESSIONS.record(row)
         if call is not None and sessions.is_starting(call):
-            table.write(save_accepted_call(scope, call, contact_id, clock.now()), uuid.uuid4().hex)
+            table.write(save_accepted_call(scope, call, contact_id, clock.now()))
             return True
         if call is None or (call.doc["call_status"] in ENDED and call.row.get("contact_id") != contact_id):
             logger().warning("contact of an ended call stopped", extra={"session_id": session_id})
@@ -76,7 +75,7 @@ def make_step_due(scope: Scope, session_id: str) -> None:
         set=tasks.due_attributes(session_id, clock.now()),
         add={"v": 1},
     )
-    table.write([update], uuid.uuid4().hex)
+    table.write([update])
 
 
 def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -> None:
@@ -95,7 +94,7 @@ def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -
             set={**due, **attributes, "v": row["v"] + 1},
             condition=table.unchanged(row["v"]),
         )
-        table.write([update], uuid.uuid4().hex)
+        table.write([update])
         raw = attributes.get("raw_recording_key") or row.get("raw_recording_key")
         return None if raw is None else str(raw)
 
@@ -128,9 +127,9 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
     present = transcripts.find(scope, session_id)
     source = transcripts.REDACTED if redacted else transcripts.RAW
     if present is None:
-        table.write([transcripts.write(scope, session_id, lines, source=source)], uuid.uuid4().hex)
+        table.write([transcripts.write(scope, session_id, lines, source=source)])
     elif redacted and present.get("source") == transcripts.RAW:
-        table.write([transcripts.write(scope, session_id, lines, present["v"], source=source)], uuid.uuid4().hex)
+        table.write([transcripts.write(scope, session_id, lines, present["v"], source=source)])
     else:
         logger().info("transcript exists", extra={"session_id": session_id})
 

@@ -6,7 +6,6 @@ the tools. The session's row stores the call's progress (`shared/calls/dialogue.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,7 +69,7 @@ def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> 
         else:
             seconds_left = (deadline - clock.now()) / clock.SECOND
             turn = _answer(scope, session, text, agent_for(scope), seconds_left)
-        table.write(turn.writes, uuid.uuid4().hex)
+        table.write(turn.writes)
         if turn.actions is not None:
             count_turn(scope, turn.actions)
         return turn.response

@@ -127,14 +127,14 @@ class Contended(Exception):
         self.op = op
 
 
-def write(ops: Sequence[Write], request_id: str) -> None:
-    """Execute the writes, all or none, on behalf of the request with this id.
+def write(ops: Sequence[Write], request_id: str | None = None) -> None:
+    """Execute the writes, all or none, on behalf of the API request with this id; None if it is not one.
 
-    A condition that fails because an earlier attempt of the same request took effect counts as success. Workers use a
-    token of their own as the request. The row's `cause` is the API request that caused the write; if it is unknown, or
-    the write sets `cause` itself, an update keeps the previous one. Raises ConditionFailed, Contended, Unavailable or
-    AwsError.
+    A condition that fails because an earlier attempt of the same call took effect counts as success. The row's `cause`
+    is the API request that caused the write; if it is unknown, or the write sets `cause` itself, an update keeps the
+    previous one. Raises ConditionFailed, Contended, Unavailable or AwsError.
     """
+    request_id = request_id or uuid.uuid4().hex
     # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
     if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition != ALWAYS):
         _write_one(ops[0], request_id)
