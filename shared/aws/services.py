@@ -100,9 +100,10 @@ def sns() -> Any:
 def call(operation: Callable[..., Any], **parameters: Any) -> Any:
     """Call an operation of a boto3 client and return its response.
 
-    Raises Unavailable for throttling, timeouts and faults of the service, and AwsError for every other error.
+    Raises Unavailable for throttling, timeouts and faults of the service, AwsError for every other error of the
+    service, and ParamValidationError for parameters that the operation does not have: a fault of the caller.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
     try:
         return operation(**parameters)
@@ -112,6 +113,8 @@ def call(operation: Callable[..., Any], **parameters: Any) -> Any:
         if is_throttled(code, status) or is_transient(code, status):
             raise Unavailable(code) from error
         raise AwsError(code, message, status, error.response) from error
+    except ParamValidationError:
+        raise
     except BotoCoreError as error:
         raise Unavailable(type(error).__name__) from error
 

@@ -4,7 +4,7 @@ import time
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from shared.aws import services
 from shared.aws.services import AwsError, Unavailable
@@ -39,6 +39,12 @@ def test_an_error_of_a_boto3_client_says_whether_it_passes(code: str, status: in
 
     with pytest.raises(expected, match=code):
         services.call(operation)
+
+
+def test_a_call_of_a_boto3_client_with_wrong_parameters_is_no_passing_error() -> None:
+    client = boto3.client("sns", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
+    with pytest.raises(ParamValidationError, match="Subjekt"):
+        services.call(client.publish, Subjekt="Typing error")
 
 
 @pytest.mark.parametrize(("idle", "connections"), [(59, 1), (61, 2)])
