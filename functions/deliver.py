@@ -204,15 +204,16 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     """
     sent = _post(delivery, endpoint, body, arrival)
     outcome = sent.outcome
-    latest = partial(_endpoint_of, delivery)
+    read_endpoint = partial(_read_endpoint, delivery)
     current: Snapshot | None = endpoint
     if outcome.error is None and outcome.duration_ms >= OVERLAP_MS:
         # Another attempt may have failed meanwhile, and marked the endpoint as failing. This success ends that. If the
         # read fails, the attempt is saved all the same.
         with contextlib.suppress(Unavailable):
-            current = latest()
+            current = read_endpoint()
+    # If the endpoint was modified meanwhile, the outcome is decided again.
     transactions.retry_with_latest(
-        [current], latest, lambda known: _save(delivery, _after_attempt(delivery, sent, known))
+        [current], read_endpoint, lambda latest: _save(delivery, _after_attempt(delivery, sent, latest))
     )
     logger().info(
         "attempt",
@@ -236,7 +237,7 @@ def _post(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     return SentEvent(url, at, outcome, arrival)
 
 
-def _endpoint_of(delivery: ClaimedDelivery) -> Snapshot | None:
+def _read_endpoint(delivery: ClaimedDelivery) -> Snapshot | None:
     endpoint_id = delivery.doc["webhook_endpoint_id"]
     return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)
 
@@ -254,8 +255,7 @@ class Result:
     """What a worker saves of a delivery, in one transaction."""
 
     doc: Delivery
-    endpoint: Change[None]
-    """What changes about the endpoint."""
+    endpoint_change: Change[None]
     timer: Timer | None = None
     """None if the delivery has ended."""
 
@@ -324,25 +324,23 @@ def _save(delivery: ClaimedDelivery, result: Result) -> None:
     row, doc, timer = delivery.claim.row, result.doc, result.timer
     key = (row["pk"], row["sk"])
     schedule = tasks.NO_WORK if timer is None else tasks.due_attributes(doc["id"], timer.at, DELIVERY_GRACE_S)
-    changes: dict[str, table.Value | None] = {**schedule, "doc": fields.to_json(doc), "put_off_until": None}
-    changes |= dict.fromkeys({"f1", "by_hand"} & row.keys())
-    lists = {
-        DeliveryStatus.FAILED: deliveries.failed_partition,
-        DeliveryStatus.ATTEMPTING: deliveries.retrying_partition,
+    changes: dict[str, table.Value | None] = {
+        **schedule,
+        **deliveries.list_attributes(row, doc["status"]),
+        "doc": fields.to_json(doc),
+        "put_off_until": None,
+        "by_hand": None,
     }
-    partition = lists.get(doc["status"])
-    if partition and not deliveries.is_test(row):
-        changes["f1"] = partition(delivery.scope, doc["webhook_endpoint_id"])
     try:
-        tasks.save_step(delivery.claim, [table.Update(*key, set=changes), *result.endpoint.writes])
+        tasks.save_step(delivery.claim, [table.Update(*key, set=changes), *result.endpoint_change.writes])
     except table.ConditionFailed as failed:
         if isinstance(failed.op, table.Update) and (failed.op.pk, failed.op.sk) == key:
             return
         raise
     if timer is not None:
         _set_timer(delivery, timer)
-    if result.endpoint.after_commit is not None:
-        result.endpoint.after_commit()
+    if result.endpoint_change.after_commit is not None:
+        result.endpoint_change.after_commit()
 
 
 def _set_timer(delivery: ClaimedDelivery, timer: Timer) -> None:
@@ -358,4 +356,4 @@ def _set_timer(delivery: ClaimedDelivery, timer: Timer) -> None:
 def _release(delivery: ClaimedDelivery, *, until: clock.Instant | None = None) -> None:
     """End the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until`."""
     row = delivery.claim.row
-    tasks.release(delivery.claim, None if until is None else deliveries.put_off(delivery.scope, row, until))
+    tasks.release(delivery.claim, None if until is None else deliveries.put_off(row, until))

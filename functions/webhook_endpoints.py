@@ -29,8 +29,10 @@ def create(request: Request[WebhookEndpointCreate]) -> Response:
     The response contains the signing secret, which no later response shows. A project has at most 16 endpoints in each
     mode (promises 9).
     """
-    change = commands.create(request.scope, request.body)
-    return request.commit(lambda: change, lambda endpoint: _with_secret(201, endpoint))
+    return request.commit(
+        lambda: commands.create(request.scope, request.body),
+        lambda endpoint: _with_secret(201, endpoint),
+    )
 
 
 def update(request: Request[WebhookEndpointPatch]) -> Response:

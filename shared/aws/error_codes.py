@@ -17,6 +17,7 @@ class ErrorCode(StrEnum):
     USER_NOT_CONFIRMED = "UserNotConfirmedException"
     USER_NOT_FOUND = "UserNotFoundException"
     USER_STATE = "UnsupportedUserStateException"
+    VALIDATION = "ValidationException"
 
 
 class CancellationReason(StrEnum):

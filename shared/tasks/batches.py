@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from shared.aws import services
+from shared.aws.error_codes import ErrorCode
 from shared.core import clock, settings, threads, trace
 from shared.core.log import logger
 from shared.store import table
@@ -194,7 +195,7 @@ def _succeeds(work: Callable[[Any], None], item: QueueMessage | StreamRecord) ->
 def _may_pass(error: Exception) -> bool:
     """Whether the cause of a failure is AWS, not the record: AWS does not respond, throttles, or lacks a permission."""
     if isinstance(error, services.AwsError):
-        return error.code != "ValidationException"
+        return error.code != ErrorCode.VALIDATION
     return isinstance(error, services.Unavailable | table.Contended)
 
 

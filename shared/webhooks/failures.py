@@ -70,7 +70,7 @@ def entries_of(
 
 def read(entries: Sequence[table.Row]) -> list[DeliveryRow]:
     """The rows of index entries, in their order, without those that were retried or have expired meanwhile."""
-    return [cast("DeliveryRow", row) for row in table.rows_of(entries) if "f1" in row]
+    return [row for row in cast("list[DeliveryRow]", table.rows_of(entries)) if deliveries.is_listed(row)]
 
 
 def count(scope: Scope, endpoint_id: str, most: int, since: clock.Instant = clock.EPOCH) -> int:

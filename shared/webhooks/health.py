@@ -50,19 +50,22 @@ BUSY_FOR_MS = 10 * clock.MINUTE
 left."""
 
 
-class Notice(StrEnum):
+class HealthNotice(StrEnum):
     """What a notice says about an endpoint."""
 
     FAILING = "failing"
+    """Every attempt of `NOTICE_AFTER_S` failed."""
     RECOVERED = "recovered"
+    """An attempt succeeded again."""
     DISABLED = "disabled"
+    """The service disabled it."""
 
 
 _MEANING = {
-    Notice.FAILING: "Every attempt of the last ten minutes failed. Deliveries are retried; after five days of failures,"
-    " the service disables the endpoint.",
-    Notice.RECOVERED: "An attempt succeeded again. Deliveries that wait for a retry are sent when they are due.",
-    Notice.DISABLED: "Its receiver responded 410 Gone, or every attempt of five days failed. The endpoint gets no"
+    HealthNotice.FAILING: "Every attempt of the last ten minutes failed. Deliveries are retried; after five days of"
+    " failures, the service disables the endpoint.",
+    HealthNotice.RECOVERED: "An attempt succeeded again. Deliveries that wait for a retry are sent when they are due.",
+    HealthNotice.DISABLED: "Its receiver responded 410 Gone, or every attempt of five days failed. The endpoint gets no"
     " events until it is enabled again.",
 }
 
@@ -95,7 +98,7 @@ def _mark_or_disable(scope: Scope, endpoint: Snapshot, outcome: AttemptOutcome, 
     if bool(outcome.error) != (failing_since is not None):
         attributes["failing_since"] = now if outcome.error else None
     if notice is not None:
-        attributes["noticed"] = True if notice is Notice.FAILING else None
+        attributes["noticed"] = True if notice is HealthNotice.FAILING else None
     if not attributes:
         return Change(None)
     write = set_attributes(scope, endpoint, **attributes)
@@ -116,13 +119,13 @@ def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
     return dataclasses.replace(write, condition=write.condition & noticed & since)
 
 
-def _notice(endpoint: Snapshot, outcome: AttemptOutcome) -> Notice | None:
+def _notice(endpoint: Snapshot, outcome: AttemptOutcome) -> HealthNotice | None:
     """The notice that is due: that the endpoint is failing, or that it has recovered."""
     if not outcome.error:
-        return Notice.RECOVERED if endpoint.noticed and endpoint.doc["enabled"] else None
+        return HealthNotice.RECOVERED if endpoint.noticed and endpoint.doc["enabled"] else None
     since = endpoint.failing_since
     is_due = since is not None and not endpoint.noticed and clock.now() - since >= clock.scaled_ms(NOTICE_AFTER_S)
-    return Notice.FAILING if is_due else None
+    return HealthNotice.FAILING if is_due else None
 
 
 def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change[None]:
@@ -142,7 +145,7 @@ def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change
     change = commands.disable(scope, record, reason)
     if not change.writes:
         return Change(None)
-    return Change(None, change.writes, after_commit=lambda: send_notice(scope, endpoint, Notice.DISABLED))
+    return Change(None, change.writes, after_commit=lambda: send_notice(scope, endpoint, HealthNotice.DISABLED))
 
 
 def set_attributes(scope: Scope, endpoint: Snapshot, **attributes: table.Value | None) -> table.Update:
@@ -151,14 +154,14 @@ def set_attributes(scope: Scope, endpoint: Snapshot, **attributes: table.Value |
     return table.Update(pk, endpoint.doc["id"], set=attributes, condition=unchanged)
 
 
-def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:
+def send_notice(scope: Scope, endpoint: Snapshot, notice: HealthNotice) -> None:
     """Send the notice of a committed change, once. Best effort: a message that cannot be sent is logged."""
     endpoint_id, unchanged_for = endpoint.doc["id"], clock.now() - clock.parse(endpoint.doc["updated_at"])
     mode = "live" if scope.livemode else "test"
     about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint_id}
     logger().warning(f"webhook endpoint {notice}", extra=about)
     topic = settings.notices_topic_arn()
-    if topic is None or (notice is Notice.DISABLED and unchanged_for < clock.scaled_ms(NOTICE_AFTER_S)):
+    if topic is None or (notice is HealthNotice.DISABLED and unchanged_for < clock.scaled_ms(NOTICE_AFTER_S)):
         return
     parameters = {
         "TopicArn": topic,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum, StrEnum, auto
 from typing import NotRequired, cast
 
 from shared.core import clock, ids
@@ -45,17 +45,18 @@ RETENTION_MS = 30 * clock.DAY
 
 
 class ReplayEnd(StrEnum):
-    """How a replay ended.
-
-    No failed delivery is left, a person stopped it, the endpoint refused `MAX_REFUSALS` attempts in a row, or it was
-    disabled or deleted.
-    """
+    """How a replay ended."""
 
     DONE = "done"
+    """No failed delivery is left."""
     STOPPED = "stopped"
+    """A person stopped it."""
     REFUSED = "refused"
+    """The endpoint refused `MAX_REFUSALS` attempts in a row."""
     DISABLED = "disabled"
+    """The endpoint was disabled."""
     DELETED = "deleted"
+    """The endpoint was deleted."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,14 @@ class ReplayRow(tasks.TaskRow):
 class RetryStatus(Enum):
     """What became of a delivery of the previous step."""
 
-    NONE = "It was canceled or erased."
-    AWAITED = "No attempt has been made yet."
-    ACCEPTED = "The endpoint accepted it."
-    REFUSED = "The latest attempt has failed."
+    NONE = auto()
+    """It was canceled or erased."""
+    AWAITED = auto()
+    """No attempt has been made yet."""
+    ACCEPTED = auto()
+    """The endpoint accepted it."""
+    REFUSED = auto()
+    """The latest attempt has failed."""
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,13 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
     endpoint = endpoints.read(scope, [old["endpoint"]]).get(old["endpoint"])
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
-    to_endpoint = [row for row in resource.of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
-    if any("due_at" in _cancel_if_closed(row, endpoint) for row in to_endpoint):
+    all_rows = resource.of_event(scope, event_id)
+    to_endpoint = [_cancel_if_closed(row, endpoint) for row in all_rows if row["endpoint"] == old["endpoint"]]
+    if any("due_at" in row for row in to_endpoint):
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
-    if unless_retried and not any("f1" in row for row in to_endpoint):
+    # All have ended, so a listed one has failed, and nobody has retried it.
+    listed = [row for row in to_endpoint if resource.is_listed(row)]
+    if unless_retried and not listed:
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
     if not endpoint.doc["enabled"]:
         raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
@@ -64,7 +67,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
         set={"retries": retries + 1, "expires_at": new["expires_at"], **_cause(event_row)},
         condition=table.equals("retries", retries) if retries else table.PRESENT & table.equals("retries", None),
     )
-    unlist = [table.Update(row["pk"], row["sk"], set={"f1": None, **_cause(row)}) for row in to_endpoint if "f1" in row]
+    unlist = [table.Update(row["pk"], row["sk"], set={**resource.UNLISTED, **_cause(row)}) for row in listed]
     doc: Delivery = json.loads(new["doc"])
     return _change(scope, doc, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged(scope, endpoint)])
 
@@ -128,7 +131,8 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRo
     def cancel(latest: DeliveryRow) -> DeliveryRow:
         if phase(latest, endpoint) is not Phase.CLOSED:
             return latest
-        changes = {**tasks.NO_WORK, "doc": fields.to_json(resource.cancel_with_endpoint(latest, endpoint)), "f1": None}
+        canceled = fields.to_json(resource.cancel_with_endpoint(latest, endpoint))
+        changes = {**tasks.NO_WORK, "doc": canceled, **resource.UNLISTED}
         return cast("DeliveryRow", table.write_and_get(tasks.update_if_waiting(latest, changes)))
 
     def read() -> DeliveryRow:

@@ -6,7 +6,8 @@ A delivery's row schedules its next attempt (`shared/tasks/tasks.py`), which `fu
 from __future__ import annotations
 
 import json
-from enum import Enum, StrEnum
+from collections.abc import Mapping
+from enum import Enum, StrEnum, auto
 from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 from shared.core import clock, event_types, ids
@@ -16,7 +17,7 @@ from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
 from shared.store import table
-from shared.store.keys import Scope
+from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
@@ -167,8 +168,7 @@ class DeliveryRow(tasks.TaskRow):
     f2: NotRequired[str]
     """The partition of all deliveries to the endpoint (`endpoint_partition`). Earlier releases did not write it."""
     f1: NotRequired[str]
-    """The partition of failed deliveries (`failed_partition`) or of those that wait for a later attempt
-    (`retrying_partition`). Absent from all others, and once a failed delivery was retried."""
+    """The partition of the list that has the delivery (`list_attributes`). Absent from all others."""
     by_hand: NotRequired[bool]
     """Whether a person has made the next attempt due now (`send_now`)."""
 
@@ -176,10 +176,14 @@ class DeliveryRow(tasks.TaskRow):
 class Phase(Enum):
     """The state of a delivery that decides who may change it."""
 
-    ENDED = "The delivery has ended and never changes."
-    UNDER_WAY = "A worker, which may be dead, has claimed it. The outcome of its attempt decides."
-    WAITING = "Its next attempt is scheduled."
-    CLOSED = "Its endpoint was disabled or deleted since, so it must be canceled."
+    ENDED = auto()
+    """The delivery has ended and never changes."""
+    UNDER_WAY = auto()
+    """A worker, which may be dead, has claimed it. The outcome of its attempt decides."""
+    WAITING = auto()
+    """Its next attempt is scheduled."""
+    CLOSED = auto()
+    """Its endpoint was disabled or deleted since, so it must be canceled."""
 
 
 def phase(row: DeliveryRow, endpoint: Snapshot | None, token: str | None = None) -> Phase:
@@ -219,6 +223,23 @@ def retrying_partition(scope: Scope, endpoint_id: str) -> str:
     An attempt of theirs has failed, or they were put off.
     """
     return scope.index(DELIVERIES.kind, "retrying_to", endpoint_id)
+
+
+UNLISTED: Mapping[str, None] = {"f1": None}
+"""The attribute of a delivery that is in neither list."""
+
+
+def list_attributes(row: DeliveryRow, status: DeliveryStatus) -> Mapping[str, str | None]:
+    """The attribute that puts a delivery into the list of its status, after an attempt or when it is put off."""
+    lists = {DeliveryStatus.FAILED: failed_partition, DeliveryStatus.ATTEMPTING: retrying_partition}
+    if status not in lists or is_test(row):
+        return UNLISTED
+    return {"f1": lists[status](scope_of(row["pk"]), row["endpoint"])}
+
+
+def is_listed(row: DeliveryRow) -> bool:
+    """Whether the delivery has failed and nobody has retried it, or it waits for a later attempt."""
+    return "f1" in row
 
 
 def new_row(
@@ -272,7 +293,7 @@ def new_row(
         return {**row, "doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
     due = tasks.due_attributes(id, now, DELIVERY_GRACE_S)
     if automatic and endpoint.hanging:
-        due |= put_off(event.scope, row, queues.put_off_until(now))
+        due |= put_off(row, queues.put_off_until(now))
     return cast("DeliveryRow", {**row, **due})
 
 
@@ -344,13 +365,12 @@ def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
     return {**ended, "error_code": DeliveryError.ENDPOINT_DISABLED} if status == DeliveryStatus.CANCELED else ended
 
 
-def put_off(scope: Scope, row: DeliveryRow, until: clock.Instant) -> dict[str, table.Value | None]:
+def put_off(row: DeliveryRow, until: clock.Instant) -> dict[str, table.Value | None]:
     """The attributes of a delivery that is put off until the instant `until`."""
-    listed = {} if is_test(row) else {"f1": retrying_partition(scope, row["endpoint"])}
     return {
         "put_off_until": until,
         **tasks.sweep_attributes(row["sk"], until - clock.scaled_ms(tasks.SWEEP_AHEAD_S)),
-        **listed,
+        **list_attributes(row, DeliveryStatus.ATTEMPTING),
     }
 
 
