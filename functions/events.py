@@ -1,4 +1,4 @@
-"""/v1/events: the audit log of events, their deliveries, and manual retries."""
+"""/v1/events: events, their deliveries, and manual retries."""
 
 from __future__ import annotations
 

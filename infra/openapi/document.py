@@ -34,7 +34,7 @@ _TAGS = (
     ("Calls", "Calls to customers. Each is a session, with a transcript and a recording.", (sessions,)),
     ("Conversations", "Threads of messages, in which the agent replies.", (conversations, messages)),
     ("Webhook endpoints", "Where events are sent.", (webhook_endpoints,)),
-    ("Events", "The audit log of events and their deliveries, and manual retries.", (events,)),
+    ("Events", "Events, their deliveries, and manual retries.", (events,)),
 )
 _WEBHOOKS_TAG = {"name": "Webhooks", "description": "What is sent to webhook endpoints."}
 _DESCRIPTION = f"""\

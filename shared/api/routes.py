@@ -202,7 +202,7 @@ def _seconds_allowed(lambda_context: Any) -> float:
 
 def no_route(path: str) -> ApiError:
     """The 404 for a path that has no operation."""
-    return ApiError(Code.ROUTE_NOT_FOUND, f"No endpoint has the path {path[:200]}.")
+    return ApiError(Code.ROUTE_NOT_FOUND, f"No operation has the path {path[:200]}.")
 
 
 async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:

@@ -89,7 +89,7 @@ _WILDCARDS = " or ".join((", ".join(f"`{one}`" for one in WILDCARDS[:-1]), f"`{W
 # fmt: off
 ERRORS: Mapping[Code, ErrorKind] = {
     Code.PARAMETER_MISSING: ErrorKind(400, INVALID_REQUEST, "A required parameter is missing.", "Send the parameter that `param` names."),
-    Code.PARAMETER_UNKNOWN: ErrorKind(400, INVALID_REQUEST, "The request has a parameter that this endpoint does not accept.", "Remove it or correct its name. Read-only fields cannot be sent."),
+    Code.PARAMETER_UNKNOWN: ErrorKind(400, INVALID_REQUEST, "The request has a parameter that this operation does not accept.", "Remove it or correct its name. Read-only fields cannot be sent."),
     Code.PARAMETER_INVALID: ErrorKind(400, INVALID_REQUEST, "The value of a parameter is not allowed.", "Send an allowed value. `message` describes the allowed values."),
     Code.PARAMETER_INVALID_INTEGER: ErrorKind(400, INVALID_REQUEST, "A parameter that must be an integer has another value.", "Send an integer without quotes or a decimal point."),
     Code.PARAMETER_INVALID_EMPTY: ErrorKind(400, INVALID_REQUEST, "A parameter that must have a value is null or empty.", "Send a value, or omit the parameter."),
@@ -111,7 +111,7 @@ ERRORS: Mapping[Code, ErrorKind] = {
     Code.API_KEY_EXPIRED: ErrorKind(401, AUTHENTICATION, "The API key has expired.", "Send another API key of the project."),
     Code.PERMISSION_DENIED: ErrorKind(403, "permission_error", "The request is not allowed.", "If the API key is read-only, send a key that may write. Otherwise contact the operator: the firewall or the gateway has refused the request."),
     Code.RESOURCE_NOT_FOUND: ErrorKind(404, INVALID_REQUEST, "The resource does not exist in the project and mode of the API key. The status is 400 if the id is in the body.", "Check the id, and that the API key belongs to the same project and mode."),
-    Code.ROUTE_NOT_FOUND: ErrorKind(404, INVALID_REQUEST, "No endpoint has this path.", "Check the path. Paths have no trailing slash."),
+    Code.ROUTE_NOT_FOUND: ErrorKind(404, INVALID_REQUEST, "No operation has this path.", "Check the path. Paths have no trailing slash."),
     Code.METHOD_NOT_ALLOWED: ErrorKind(405, INVALID_REQUEST, "The path does not support this method.", "Use one of the methods in the `Allow` header."),
     Code.INVALID_STATUS_TRANSITION: ErrorKind(409, CONFLICT, "The current status of the resource does not allow the change.", "Retrieve the resource to see its current status."),
     Code.CUSTOMER_DELETED: ErrorKind(409, CONFLICT, "The customer is deleted.", "Use a customer that is not deleted."),

@@ -122,7 +122,7 @@ class Collection(Generic[D, R]):
     """The resources of one type: documents of type `D` in rows of type `R`."""
 
     kind: str
-    """The value of the documents' `object` and the rows' `kind`."""
+    """The rows' `kind`, and the `object` of the documents; those of deliveries have `webhook_delivery`."""
     prefix: str
     """The prefix of the ids."""
     indexed: tuple[str, ...] = ()

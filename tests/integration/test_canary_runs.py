@@ -173,7 +173,7 @@ def test_the_receiver_is_a_route_that_nobody_knows(stage: Stage, base_url: str, 
     assert (status, error["code"], error["message"]) == (
         404,
         "route_not_found",
-        f"No endpoint has the path {path}.",
+        f"No operation has the path {path}.",
     )
 
 

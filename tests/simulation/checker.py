@@ -1110,7 +1110,7 @@ def _deliveries(world: World, load: Load, shown: Shown, operations: Sequence[Ope
             yield from _delivery_breaches(event, creation, automatic, shown, operations)
     for id, creation in created.items():
         receiver = load.endpoints[creation.body["url"]]
-        yield from _audit_log_breaches(shown, id, receiver)
+        yield from _delivery_log_breaches(shown, id, receiver)
         yield from _signature_breaches(receiver, operations, creation)
         yield from _closed_endpoint_breaches(id, receiver, operations)
 
@@ -1211,8 +1211,8 @@ def _attempts_to(endpoint: str, shown: Shown) -> list[Any]:
     return [attempt for each in deliveries if each["webhook_endpoint_id"] == endpoint for attempt in each["attempts"]]
 
 
-def _audit_log_breaches(shown: Shown, id: str, receiver: Receiver) -> Iterator[str]:
-    """The audit log is the receiver's log, but for attempts that were cut off."""
+def _delivery_log_breaches(shown: Shown, id: str, receiver: Receiver) -> Iterator[str]:
+    """The deliveries of events are the receiver's log, but for attempts that were cut off."""
     events = {event["id"]: event for event in shown.events}
     got: dict[str, list[Got]] = defaultdict(list)
     for each in receiver.log:

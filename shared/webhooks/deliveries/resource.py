@@ -94,7 +94,7 @@ class Attempt(TypedDict):
     error_code: DeliveryError | None
     """Why the attempt failed. Null if it succeeded."""
     duration_ms: Count
-    """Milliseconds from the sending of the request to the attempt's outcome."""
+    """Milliseconds from the start of the attempt, before the connection is made, to its outcome."""
 
 
 class Delivery(TypedDict):
