@@ -643,6 +643,8 @@ def _data_dir() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from shared.calls import project_limits
+
     parser = _Parser(prog="python -m infra.manage", description=__doc__)
     parser.set_defaults(stage=RUNNER, data_dir=_data_dir(), json=False)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -714,8 +716,8 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="may be repeated; without it, all numbers are allowed",
     )
-    limit.add_argument("--at-once", type=_count, default=50, help="calls at once")
-    limit.add_argument("--per-day", type=_count, default=1000, help="calls in a day (UTC)")
+    limit.add_argument("--at-once", type=_count, default=project_limits.AT_ONCE, help="calls at once")
+    limit.add_argument("--per-day", type=_count, default=project_limits.PER_DAY, help="calls in a day (UTC)")
     limit.set_defaults(command=_limit_calls)
 
     agent = groups.add_parser("agent", help="show and change the settings of a project's agent").add_subparsers(
