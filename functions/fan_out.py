@@ -19,7 +19,7 @@ from shared.aws import objects
 from shared.core import clock, metrics, settings, threads, trace
 from shared.core.call_statuses import ENDED, EndedReason
 from shared.core.log import logger
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.customers import resource as customers
 from shared.erasure import ledger
 from shared.store import table
@@ -64,9 +64,11 @@ class _Batch:
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
         row = new or old
-        if row is None or row["kind"] != opt_outs.KIND:
+        if row is None or row["kind"] != opted_out_phones.KIND:
             return self._write_event(old, new)
-        ledger.enter(ledger.OptOut(scope_of(row["pk"]), opt_outs.phone_hash(row), opted_out=new is not None), images)
+        ledger.enter(
+            ledger.OptOut(scope_of(row["pk"]), opted_out_phones.phone_hash(row), opted_out=new is not None), images
+        )
         return ()
 
     def _write_event(self, old: table.Row | None, new: table.Row | None) -> Sequence[tuple[str, WakeUp]]:

@@ -520,14 +520,14 @@ def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:
 
 def _apply_opt_outs(stage: Stage, options: argparse.Namespace) -> None:
 
-    from shared.customers import opt_outs
+    from shared.customers import opted_out_phones
     from shared.erasure import ledger
     from shared.store import table
 
     done, without_key = Counter[bool](), Counter[int]()
     for change in ledger.opt_outs():
         try:
-            writes = opt_outs.restore(change.scope, change.phone_hash, opted_out=change.opted_out)
+            writes = opted_out_phones.restore(change.scope, change.phone_hash, opted_out=change.opted_out)
         except LookupError:
             without_key[change.scope.project_id] += 1
             continue

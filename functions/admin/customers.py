@@ -19,7 +19,7 @@ from shared.core import clock
 from shared.core.call_statuses import Channel
 from shared.core.errors import ApiError, Code
 from shared.customers import commands as customers
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
 from shared.erasure import access
 from shared.pages import SECURITY
@@ -67,7 +67,7 @@ def show(visit: InProject) -> Response:
         section=SECTION,
         customer=record.doc,
         named={record.doc["id"]: record.doc},
-        has_opted_out=phone is not None and opt_outs.has_opted_out(visit.scope, phone),
+        has_opted_out=phone is not None and opted_out_phones.has_opted_out(visit.scope, phone),
         active=_active_call(visit, record),
         next_appointment=today.next_of(visit, record.doc["id"]),
         notice=NOTICES.get(visit.query.get("notice", "")),

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out_wishes
 from shared.agent.tools import TOOLS, HandoffReason, ToolResult, Tools, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
@@ -227,7 +227,7 @@ def question(tools: Tools) -> str:
     proposal = tools.result.proposed
     assert proposal is not None
     if proposal.kind == "opt_out":
-        return opt_out.QUESTION
+        return opt_out_wishes.QUESTION
     appointment = next(view for view in tools.list_appointments() if view.id == proposal.appointment_id)
     title = " ".join(without_links(appointment.title or "").split())[:80]
     name = f"your appointment “{title}”" if title else "your appointment"

@@ -164,7 +164,7 @@ class Proposal:
 
 
 OPT_OUT = Proposal("opt_out", "", "")
-"""The question whether the person opts out. Agents do not see it: `shared/agent/opt_out.py` reads the answer."""
+"""The question whether the person opts out. Agents do not see it: `shared/agent/opt_out_wishes.py` reads the answer."""
 
 
 @dataclass(frozen=True)

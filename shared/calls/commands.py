@@ -20,7 +20,7 @@ from shared.core import clock, ids, threads
 from shared.core.call_statuses import Channel, EndedReason, FileStatus, SessionCallStatus
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.core.limits import LATEST_CALL_DAYS
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import fields
 from shared.resources.collections import apply_changes
@@ -81,7 +81,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     phone = customer.doc["phone"]
     if phone is None:
         raise ApiError(Code.CUSTOMER_PHONE_MISSING)
-    if customer.doc["do_not_call"] or opt_outs.has_opted_out(scope, phone, rows):
+    if customer.doc["do_not_call"] or opted_out_phones.has_opted_out(scope, phone, rows):
         raise ApiError(Code.CUSTOMER_OPTED_OUT)
     channel = _channel(scope, phone, options)
     if "active_session" in customer.row:
@@ -249,7 +249,7 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> table.Rows:
         message = f"The time must be at most {LATEST_CALL_DAYS} days ahead."
         raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
     keys = [(scope.pk(CUSTOMERS.kind), customer_id), *project_limits.keys(scope), *agent_settings.keys(scope)]
-    keys += opt_outs.keys(scope)
+    keys += opted_out_phones.keys(scope)
     if options.appointment_id is not None:
         if not ids.is_id(APPOINTMENTS.prefix, options.appointment_id):
             raise not_found_in_body("appointment", options.appointment_id, "appointment_id")

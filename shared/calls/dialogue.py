@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.agent import Agent, Reply, Utterance, opt_out, plain_text
+from shared.agent import Agent, Reply, Utterance, opt_out_wishes, plain_text
 from shared.agent.tools import Proposal, Tools, TurnInput, TurnResult, to_view
 from shared.agent.wording import ATTEND, describe, escape, local_time, long_time
 from shared.agent_settings.resource import Settings
@@ -184,7 +184,7 @@ def reply_in_call(
         timezone=briefing.timezone,
         changed_before=progress.changed,
     )
-    reply, stage = opt_out.reply_to_wish(turn_input), progress.stage
+    reply, stage = opt_out_wishes.reply_to_wish(turn_input), progress.stage
     if reply is None:
         tools = Tools(turn_input)
         words, stage = identity_check.check(briefing.callee, stage, history, tools)

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from shared.agent import Utterance, dates, identity
-from shared.agent.identity import Answer
+from shared.agent import Utterance, dates, identity_answers
+from shared.agent.identity_answers import Answer
 from shared.agent.tools import Tools
 from shared.agent.wording import long_time
 from shared.calls.sessions import CheckStage
@@ -78,7 +78,7 @@ def check(callee: Callee, stage: CheckStage | None, history: Sequence[Utterance]
         return _answer_reached(callee, tools)
     if callee.name is None:
         return _answer_told(callee, stage, tools)
-    answer = identity.understand(tools.turn_input.message, callee.name)
+    answer = identity_answers.understand(tools.turn_input.message, callee.name)
     if answer == Answer.WRONG:
         return _wrong_person(tools)
     if stage in (CheckStage.CALLBACK, CheckStage.CALLBACK_TIME):
@@ -104,9 +104,9 @@ def check(callee: Callee, stage: CheckStage | None, history: Sequence[Utterance]
 
 
 def _answer_reached(callee: Callee, tools: Tools) -> CheckResult:
-    if identity.is_wrong_number(tools.turn_input.message):
+    if identity_answers.is_wrong_number(tools.turn_input.message):
         return _wrong_person(tools)
-    if identity.asks_for_caller(tools.turn_input.message):
+    if identity_answers.asks_for_caller(tools.turn_input.message):
         matter = callee.matter_in_short if callee.name is None else callee.matter
         return CheckResult(f"Hello, {callee.who} {matter}", None)
     return CheckResult(None, None)
@@ -116,9 +116,9 @@ def _answer_told(callee: Callee, stage: CheckStage, tools: Tools) -> CheckResult
     if stage != CheckStage.TOLD:
         # The customer was deleted meanwhile.
         return _wrong_person(tools, outcome=None)
-    if identity.is_wrong_number(tools.turn_input.message):
+    if identity_answers.is_wrong_number(tools.turn_input.message):
         return _wrong_person(tools)
-    if identity.asks_who(tools.turn_input.message):
+    if identity_answers.asks_who(tools.turn_input.message):
         return CheckResult(f"Hello, {callee.who} {callee.matter_in_short}", None)
     return CheckResult(None, None)
 

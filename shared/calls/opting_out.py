@@ -10,7 +10,7 @@ from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS
 from shared.core import clock
 from shared.core.call_statuses import ConsentStatus
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer
 from shared.resources import list_pages
 from shared.resources.collections import apply_changes
@@ -30,7 +30,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     """
     record = CUSTOMERS.find(scope, customer_id)
     phone = to or record.doc["phone"]
-    writes = [] if phone is None else [*opt_outs.opt_out(scope, phone)]
+    writes = [] if phone is None else [*opted_out_phones.opt_out(scope, phone)]
     end_calls = partial(_end_calls, scope, phone, in_call) if phone is not None else None
     customer = apply_changes(record.doc, {"do_not_call": True})
     if record.doc["deleted_at"] is not None:

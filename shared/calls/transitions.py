@@ -27,7 +27,7 @@ from shared.core.call_statuses import (
     SessionCallStatus,
 )
 from shared.core.limits import LONGEST_QUEUE_DELAY_S
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
 from shared.resources.collections import apply_changes
@@ -148,7 +148,9 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     if to != record.doc["to"] and record.doc["channel"] == Channel.WHATSAPP:
         return Denied(PHONE_CHANGED)
     # The customer of a call that waits is deleted only together with the call.
-    if (subject.customer is not None and subject.customer.doc["do_not_call"]) or opt_outs.has_opted_out(scope, to):
+    if (subject.customer is not None and subject.customer.doc["do_not_call"]) or opted_out_phones.has_opted_out(
+        scope, to
+    ):
         return Denied(OPTED_OUT)
     writes = list[table.Write]()
     if scope.livemode:

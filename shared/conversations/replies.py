@@ -11,7 +11,16 @@ import itertools
 from dataclasses import dataclass
 from functools import partial
 
-from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, agent_for, count_turn, opt_out, plain_text
+from shared.agent import (
+    AgentFailed,
+    AgentUnavailable,
+    Reply,
+    Utterance,
+    agent_for,
+    count_turn,
+    opt_out_wishes,
+    plain_text,
+)
 from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, escape
 from shared.agent_settings import commands as agent_settings
@@ -145,7 +154,7 @@ def _service_reply(turn: ClaimedTurn, conversation: ConversationRecord) -> TurnR
     customer_id, proposal = conversation.doc["customer_id"], Proposal.from_json(conversation.row.get("proposal"))
     turn_input = TurnInput((), turn.message["content"], proposal=proposal, customer_id=customer_id)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and is_held(conversation) else opt_out.reply_to_wish(turn_input)
+    wish = None if customer_id is None and is_held(conversation) else opt_out_wishes.reply_to_wish(turn_input)
     if wish is not None:
         opts_out = wish.result.has("customer_opted_out")
         gone = opts_out and customer_id is not None and table.get(turn.scope.pk(CUSTOMERS.kind), customer_id) is None
@@ -251,7 +260,7 @@ def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
     """The reply of test mode, with these settings, to the first message of an unknown customer."""
     turn_input = TurnInput((), message, settings=stored.for_agent)
     agent = agent_for(dataclasses.replace(scope, livemode=False))
-    reply = opt_out.reply_to_wish(turn_input) or agent.reply([Utterance("user", message)], turn_input, WINDOW_S)
+    reply = opt_out_wishes.reply_to_wish(turn_input) or agent.reply([Utterance("user", message)], turn_input, WINDOW_S)
     return _introduction(stored.business) + reply.content
 
 

@@ -7,7 +7,7 @@ calls are imported when a call may have to end: they would be a tenth of each co
 from __future__ import annotations
 
 from shared.core.errors import ApiError, Code
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
 from shared.resources import fields
 from shared.resources.collections import apply_changes, apply_deletion, changes_of
@@ -73,7 +73,7 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
         raise ApiError(Code.CUSTOMER_DELETED)
     customer = apply_changes(record.doc, {"do_not_call": False})
     phone = customer["phone"]
-    writes = [] if phone is None else [*opt_outs.opt_in(scope, phone)]
+    writes = [] if phone is None else [*opted_out_phones.opt_in(scope, phone)]
     if customer is not record.doc:
         writes += CUSTOMERS.replace(scope, record, customer)
     elif writes:

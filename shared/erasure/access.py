@@ -9,7 +9,7 @@ from typing import Any
 from shared.calls import transcripts
 from shared.calls.consent import consents
 from shared.conversations.resource import Role, messages_pk
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS
 from shared.erasure import erasing
 from shared.resources.collections import Collection
@@ -61,7 +61,7 @@ def _doc(collection: Collection[Any, Any], row: table.Row) -> dict[str, Any]:
 
 def _phone(scope: Scope, phone: str) -> dict[str, Any]:
     consent = consents.find(scope, phone)
-    opted_out = opt_outs.has_opted_out(scope, phone)
+    opted_out = opted_out_phones.has_opted_out(scope, phone)
     return {"phone": phone, "opted_out": opted_out, "consent": consent.doc if consent.row else None}
 
 

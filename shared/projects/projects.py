@@ -41,7 +41,7 @@ def ensure(project_id: int, name: str) -> None:
 
 
 def _row(project: Project) -> table.Row:
-    """A new project's row. The key of its opt-outs is never changed (`shared/customers/opt_outs.py`)."""
+    """A new project's row. The key of its opt-outs is never changed (`shared/customers/opted_out_phones.py`)."""
     pk, sk = row_key(project.id)
     row = {"pk": pk, "sk": sk, "kind": "project", "name": project.name, "created_at": project.created_at}
     return row | {"opt_out_key": secrets.token_hex(32)}

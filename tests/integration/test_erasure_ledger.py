@@ -12,7 +12,7 @@ import pytest
 from infra import manage
 from shared.aws import objects, services
 from shared.core import clock
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.erasure import erasing, ledger, runs, stored_batches
 from shared.store import table
 from shared.store.keys import Scope
@@ -256,7 +256,10 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
     # To an instant before the lifting.
     key = table.get("PROJECTS", f"{project.id:010d}")
     assert key is not None
-    table.write(opt_outs.restore(scope, opt_outs.hash_of(key["opt_out_key"], phones[1]), opted_out=True), "restore")
+    table.write(
+        opted_out_phones.restore(scope, opted_out_phones.hash_of(key["opt_out_key"], phones[1]), opted_out=True),
+        "restore",
+    )
     assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 1"]
     assert are_opted_out(stage, *phones) == [True, False, True]
     assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 0"]

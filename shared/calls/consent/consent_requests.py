@@ -17,7 +17,7 @@ from shared.calls.sessions import SESSIONS, SessionChanges
 from shared.core import clock
 from shared.core.call_statuses import PROVIDER_ERROR, ConsentStatus, Ending
 from shared.core.log import logger
-from shared.customers import opt_outs
+from shared.customers import opted_out_phones
 from shared.store import table, transactions
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
@@ -117,7 +117,7 @@ def close(
     one. Raises ConditionFailed or Contended if one of the rows changed since `consent` was read.
     """
     scope = consent.scope
-    if ending is None and opt_outs.has_opted_out(scope, consent.phone):
+    if ending is None and opted_out_phones.has_opted_out(scope, consent.phone):
         doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, transitions.OPTED_OUT
     changes: SessionChanges = {"consent": consents.public(doc)}
     if summary is not None:

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out, wording
+from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out_wishes, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import OFFERED_REASONS, TOOLS, Proposal, ToolResult, Tools, TurnInput, TurnResult
 from shared.agent.tools import OPT_OUT as QUESTION
@@ -431,10 +431,10 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(
         turn = TurnInput(world.mine, message, known, proposal, "cust_1", can_call=True, in_call=in_call)
         puppet = Puppet(world.named(wanted))
         # As a turn does: the model is not asked about a wish that needs none.
-        reply = opt_out.reply_to_wish(turn) or puppet.reply([Utterance("user", message)], turn, 45)
+        reply = opt_out_wishes.reply_to_wish(turn) or puppet.reply([Utterance("user", message)], turn, 45)
         asked = proposal == QUESTION
         assert reply.result.has("customer_opted_out") <= (
-            opt_out.opts_out(message) or (asked and agrees(message, QUESTION.kind))
+            opt_out_wishes.opts_out(message) or (asked and agrees(message, QUESTION.kind))
         )
         assert_harmless(world, turn, reply.result)
         assert_obeys(turn, reply.result, known)

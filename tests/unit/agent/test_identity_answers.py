@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from shared.agent import identity
-from shared.agent.identity import Answer
+from shared.agent import identity_answers
+from shared.agent.identity_answers import Answer
 
 NAME = "Ada Lovelace"
 ANSWERS = {
@@ -169,7 +169,7 @@ EXPECTED = [(text, meaning) for meaning, texts in ANSWERS.items() for text in te
 
 @pytest.mark.parametrize(("text", "meaning"), EXPECTED)
 def test_an_answer_means_what_it_says(text: str, meaning: Answer) -> None:
-    found = identity.understand(text, NAME)
+    found = identity_answers.understand(text, NAME)
     # A question more does no harm.
     assert found == meaning or (meaning == Answer.OTHER and found == Answer.WHO)
 
@@ -178,16 +178,16 @@ def test_an_answer_means_what_it_says(text: str, meaning: Answer) -> None:
 def test_case_and_punctuation_make_no_yes(text: str, meaning: Answer) -> None:
     heard = " ".join("".join(sign for sign in text.lower() if sign.isalnum() or sign in " '").split())
     if meaning not in (Answer.YES, Answer.OTHER):
-        assert identity.understand(heard, NAME) == meaning
+        assert identity_answers.understand(heard, NAME) == meaning
     elif text not in ("Yes?",):
-        assert (identity.understand(heard, NAME) == Answer.YES) == (meaning == Answer.YES)
+        assert (identity_answers.understand(heard, NAME) == Answer.YES) == (meaning == Answer.YES)
 
 
 def test_nobody_else_is_taken_for_the_person() -> None:
     beginnings = ("Yes, ", "Hello, ", "Yes. ", "Well, ", "", "Speaking, ")
     others = ("her husband", "Ada's mother", "her mother", "Tom", "the nanny", "his wife", "her assistant", "Mr. Smith")
     for beginning, verb, other in itertools.product(beginnings, ("this is", "I'm", "it's", "here is"), others):
-        assert identity.understand(f"{beginning}{verb} {other}.", NAME) != Answer.YES
+        assert identity_answers.understand(f"{beginning}{verb} {other}.", NAME) != Answer.YES
 
 
 def test_no_composition_with_somebody_elses_words_is_a_yes() -> None:
@@ -197,19 +197,19 @@ def test_no_composition_with_somebody_elses_words_is_a_yes() -> None:
     others += [text for text in listed[Answer.OTHER] if not {"hello?", "yes?", "okay.", "no."} & {text.lower()}]
     for one, other, joint in itertools.product(yes, others, (" ", ", ", ". ", ", but ", " and ")):
         one_end = one.rstrip(".!")
-        assert identity.understand(f"{one_end}{joint}{other}", NAME) != Answer.YES, (one, joint, other)
-        assert identity.understand(f"{other.rstrip('.!')}{joint}{one}", NAME) != Answer.YES, (other, joint, one)
+        assert identity_answers.understand(f"{one_end}{joint}{other}", NAME) != Answer.YES, (one, joint, other)
+        assert identity_answers.understand(f"{other.rstrip('.!')}{joint}{one}", NAME) != Answer.YES, (other, joint, one)
 
 
 @pytest.mark.parametrize(
     "name", ["Will Yes", "No", "Speaking", "Mr. X", "?", "Ada (Mum)", ".*", "李", "O'Neil", "a" * 200]
 )
 def test_any_name_can_be_asked_for(name: str) -> None:
-    assert identity.understand("Yes, speaking.", name) == Answer.YES
-    assert identity.understand("No.", name) == Answer.OTHER
-    assert identity.understand("You have the wrong number.", name) == Answer.WRONG
-    assert identity.understand(name, name) in (Answer.OTHER, Answer.YES)
+    assert identity_answers.understand("Yes, speaking.", name) == Answer.YES
+    assert identity_answers.understand("No.", name) == Answer.OTHER
+    assert identity_answers.understand("You have the wrong number.", name) == Answer.WRONG
+    assert identity_answers.understand(name, name) in (Answer.OTHER, Answer.YES)
 
 
 def test_a_long_speech_is_not_understood() -> None:
-    assert identity.understand("yes " * 100, NAME) == Answer.OTHER
+    assert identity_answers.understand("yes " * 100, NAME) == Answer.OTHER

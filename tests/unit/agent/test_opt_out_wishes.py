@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.agent import Reply, opt_out
+from shared.agent import Reply, opt_out_wishes
 from shared.agent.tools import OPT_OUT, Proposal, Tools, TurnInput, TurnResult
 
 OPTS_OUT = """
@@ -274,25 +274,26 @@ Forget my number
 
 @pytest.mark.parametrize("text", OPTS_OUT)
 def test_an_explicit_wish_opts_out(text: str) -> None:
-    assert opt_out.opts_out(text)
+    assert opt_out_wishes.opts_out(text)
 
 
 @pytest.mark.parametrize("text", OPTS_NOBODY_OUT)
 def test_anything_else_is_neither_a_wish_nor_asked_about(text: str) -> None:
-    assert not opt_out.opts_out(text)
-    assert not opt_out.may_opt_out(text)
+    assert not opt_out_wishes.opts_out(text)
+    assert not opt_out_wishes.may_opt_out(text)
 
 
 @pytest.mark.parametrize("text", UNCLEAR)
 def test_what_may_be_a_wish_opts_nobody_out_and_is_asked_about_once(text: str) -> None:
-    reply = opt_out.reply_to_wish(TurnInput(appointments=(), message=text, customer_id="cust_1"))
-    assert reply == Reply(opt_out.QUESTION, TurnResult(proposed=OPT_OUT))
+    reply = opt_out_wishes.reply_to_wish(TurnInput(appointments=(), message=text, customer_id="cust_1"))
+    assert reply == Reply(opt_out_wishes.QUESTION, TurnResult(proposed=OPT_OUT))
 
 
 @pytest.mark.parametrize("text", ["How do I unsubscribe?", "I never said stop calling me", "I am tired of your calls"])
 def test_what_may_be_a_wish_is_not_asked_about_twice(text: str) -> None:
     assert (
-        opt_out.reply_to_wish(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")) is None
+        opt_out_wishes.reply_to_wish(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1"))
+        is None
     )
 
 
@@ -311,9 +312,11 @@ AGREES += ["Yes, don't contact me", "Please do not call or write to me", "Yes, I
 
 @pytest.mark.parametrize("text", AGREES)
 def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
-    reply = opt_out.reply_to_wish(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1"))
+    reply = opt_out_wishes.reply_to_wish(
+        TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
+    )
     assert reply == Reply(
-        opt_out.OPTED_OUT_REPLY, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}])
+        opt_out_wishes.OPTED_OUT_REPLY, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}])
     )
 
 
@@ -322,18 +325,18 @@ def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
 )
 def test_any_other_answer_opts_nobody_out(text: str) -> None:
     turn = TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
-    assert opt_out.reply_to_wish(turn) is None
+    assert opt_out_wishes.reply_to_wish(turn) is None
     assert Tools(turn).proposal is None
 
 
 def opt_out_reply(turn: TurnInput) -> str | None:
-    reply = opt_out.reply_to_wish(turn)
+    reply = opt_out_wishes.reply_to_wish(turn)
     return None if reply is None else reply.content
 
 
 def test_stop_to_a_proposal_is_asked_about() -> None:
     proposal = Proposal("cancel", "appt_1", "2027-03-05T15:00:00.000Z")
     unclear = TurnInput(appointments=(), message="stop", proposal=proposal, customer_id="c")
-    assert opt_out_reply(unclear) == opt_out.QUESTION
+    assert opt_out_reply(unclear) == opt_out_wishes.QUESTION
     explicit = TurnInput(appointments=(), message="Do not call me again.", proposal=proposal, customer_id="c")
-    assert opt_out_reply(explicit) == opt_out.OPTED_OUT_REPLY
+    assert opt_out_reply(explicit) == opt_out_wishes.OPTED_OUT_REPLY
