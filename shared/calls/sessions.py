@@ -30,7 +30,7 @@ from shared.resources.collections import Collection, Record, Resource, ResourceR
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Keywords, Metadata, SessionId, Time
 from shared.store import table
 from shared.store.keys import Scope
-from shared.tasks import wake_ups
+from shared.tasks import tasks, wake_ups
 
 
 class SessionConsent(TypedDict):
@@ -134,8 +134,8 @@ class CheckStage(StrEnum):
     """The rest of the time to call again."""
 
 
-class SessionRow(ResourceRow):
-    """A session's row. It schedules the call's next step, too (`shared/tasks/tasks.py`)."""
+class SessionRow(ResourceRow, tasks.TaskRow):
+    """A session's row, which schedules the call's next step."""
 
     instructions: NotRequired[str]
     """Instructions to the agent, from the request for the call."""

@@ -24,7 +24,7 @@ from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope, scope_of
-from shared.tasks import wake_ups
+from shared.tasks import tasks, wake_ups
 
 LASTS_S = 7 * clock.DAY // clock.SECOND
 """Seconds, scaled, after which a request without an answer expires."""
@@ -64,8 +64,8 @@ class ConsentDocument(TypedDict):
     """The sessions that wait for the answer."""
 
 
-class ConsentRow(TypedDict):
-    """The row of a phone's consent. It schedules the request's next step, too (`shared/tasks/tasks.py`)."""
+class ConsentRow(tasks.TaskRow):
+    """The row of a phone's consent, which schedules the request's next step."""
 
     pk: str
     sk: str
