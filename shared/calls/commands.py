@@ -75,7 +75,8 @@ class Call(TypedDict):
 
 def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change[Session]:
     """Call a customer. Nothing changes if a call to them awaits consent. Raises ApiError."""
-    rows = _read(scope, customer_id, options)
+    _check_options(customer_id, options)
+    rows = _read_rows(scope, customer_id, options)
     customer = _customer(scope, customer_id, rows)
     appointment = _appointment(scope, customer_id, options, rows)
     phone = customer.doc["phone"]
@@ -90,7 +91,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
             return Change(active.doc)
         message = f"The customer already has a call that is queued or in progress: {active.doc['id']}."
         raise ApiError(Code.CALL_IN_PROGRESS, message)
-    allowed = _must_have_room(scope, phone, rows)
+    _check_limits(scope, rows)
     session = new(
         scope,
         customer.doc,
@@ -102,7 +103,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     )
     links = _link_session(scope, session, customer, appointment)
     # If the number may not be called, the customer is not asked either.
-    consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and allowed else None
+    consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and _may_call(scope, phone, rows) else None
     if consent is None:
         call = _await_dialing(scope, session, options)
     elif consent.is_granted:
@@ -240,19 +241,23 @@ def can_be_called(customer: CustomerRecord) -> bool:
     return doc["phone"] is not None and not doc["do_not_call"] and "active_session" not in customer.row
 
 
-def _read(scope: Scope, customer_id: str, options: CallCreate) -> table.Rows:
-    """The rows that a new call depends on, apart from the consent, in one read."""
+def _check_options(customer_id: str, options: CallCreate) -> None:
+    """Raises an error for an id that cannot exist, or a time that is too late."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
     latest = clock.now() + LATEST_CALL_DAYS * clock.DAY
     if options.not_before is not None and clock.parse(options.not_before) > latest:
         message = f"The time must be at most {LATEST_CALL_DAYS} days ahead."
         raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
+    if options.appointment_id is not None and not ids.is_id(APPOINTMENTS.prefix, options.appointment_id):
+        raise not_found_in_body("appointment", options.appointment_id, "appointment_id")
+
+
+def _read_rows(scope: Scope, customer_id: str, options: CallCreate) -> table.Rows:
+    """The rows that a new call depends on, apart from the consent, in one read."""
     keys = [(scope.pk(CUSTOMERS.kind), customer_id), *project_limits.keys(scope), *agent_settings.keys(scope)]
     keys += opted_out_phones.keys(scope)
     if options.appointment_id is not None:
-        if not ids.is_id(APPOINTMENTS.prefix, options.appointment_id):
-            raise not_found_in_body("appointment", options.appointment_id, "appointment_id")
         keys.append((scope.pk(APPOINTMENTS.kind), options.appointment_id))
     return table.get_many(keys)
 
@@ -287,14 +292,17 @@ def _channel(scope: Scope, phone: str, options: CallCreate) -> Channel:
     return Channel.WHATSAPP if implied else Channel.PHONE
 
 
-def _must_have_room(scope: Scope, to: str, rows: table.Rows) -> bool:
-    """Whether the project may call this number. Raises `call_limit_reached` if it has no call left now."""
-    if not scope.livemode:
-        return True
-    allowed, counts = project_limits.of_rows(scope, rows)
-    if exceeded := counts.exceeded(allowed):
+def _check_limits(scope: Scope, rows: table.Rows) -> None:
+    """Raises `call_limit_reached` if the project has no live call left now."""
+    limits, counts = project_limits.of_rows(scope, rows)
+    if scope.livemode and (exceeded := counts.exceeded(limits)):
         raise ApiError(Code.CALL_LIMIT_REACHED, project_limits.REACHED.format(exceeded))
-    return allowed.allows(to)
+
+
+def _may_call(scope: Scope, to: str, rows: table.Rows) -> bool:
+    """Whether the project may call this number."""
+    limits, _ = project_limits.of_rows(scope, rows)
+    return not scope.livemode or limits.allows(to)
 
 
 def _link_session(
