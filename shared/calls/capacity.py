@@ -11,9 +11,9 @@ All rows are in one partition, which belongs to no project:
 | `pace`          | the instant from which the next call may start |
 | `waits#sess_…`  | a queued call that waits. Expires if the call does not come back when it is due |
 
-A free slot goes to the project with the fewest calls under way, so that one project's calls do not delay those of all
-others. The calls of a project start in the order in which they were requested. A start writes `pace` on condition of
-its version, so two workers never use the same slot.
+The next call is that of the project with the fewest calls under way, so that one project's calls do not delay those of
+all others. The calls of a project start in the order in which they were requested. A start writes `pace` on condition
+of its version, so two workers never start a call at the same instant.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from shared.store import table
 from shared.store.keys import Scope
 
 HELD_MS = 30 * clock.MINUTE
-"""How long a call that is not released keeps its slot: longer than a call may take."""
+"""How long a call that is not released counts: longer than a call may take."""
 CHECK_SOON_MS = 5 * clock.SECOND
-"""How often the first waiting call checks for a slot. The calls further back check less often."""
+"""How often the first waiting call checks for capacity. The calls further back check less often."""
 CHECK_WITHIN_MS = 60 * clock.SECOND
-"""The longest wait for a slot."""
+"""The longest wait before a call checks again."""
 MIN_WAIT_MS = clock.SECOND
 """The shortest wait, because queues delay by whole seconds."""
 LATE_MS = 5 * clock.SECOND
@@ -98,11 +98,11 @@ def back_off(scope: Scope, session_id: str) -> Wait:
     """Let a call wait that the carrier had no capacity for. No other call starts meanwhile."""
     waits = wait(scope, session_id, clock.now() + BACK_OFF_MS)
     pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, add={"v": 1})
-    return Wait(waits.until, [*waits.writes, free_slot(session_id), pace])
+    return Wait(waits.until, [*waits.writes, release(session_id), pace])
 
 
-def free_slot(session_id: str) -> table.Delete:
-    """The write that gives a call's slot back."""
+def release(session_id: str) -> table.Delete:
+    """The write after which a call counts no more."""
     return table.Delete(_PK, _CALL + session_id, table.ALWAYS)
 
 

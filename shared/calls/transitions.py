@@ -204,11 +204,11 @@ def wait_for_capacity(
 ) -> table.Update:
     """The write of a call that could be dialed now, if there were capacity, and is tried again at `until`."""
     due = tasks.due_attributes(record.doc["id"], until)
-    internal = {**due, "waits_since": waits_since(record), **(attributes or {})}
+    internal = {**due, "waits_since": waits_for_capacity_since(record), **(attributes or {})}
     return save_changes(scope, record, {"dial_at": clock.iso(until)}, internal)
 
 
-def waits_since(record: SessionRecord) -> clock.Instant:
+def waits_for_capacity_since(record: SessionRecord) -> clock.Instant:
     """Since when a queued call could have been dialed, if there had been capacity."""
     planned_at = record.doc["dial_at"] or record.doc["created_at"]
     return record.row.get("waits_since", clock.parse(planned_at))
@@ -243,7 +243,7 @@ def end_call(
     if scope.livemode and (dialed or sessions.is_starting(record)):
         writes.append(project_limits.decrement(scope))
     if "started_at" in record.row:
-        writes.append(capacity.free_slot(session["id"]))
+        writes.append(capacity.release(session["id"]))
     if scope.livemode and dialed:
         used = {"calls": 1, "call_seconds": changes["duration_seconds"] or 0}
         writes.append(table.Put(usage.row(scope, session["id"], now, **used), table.ALWAYS))

@@ -294,7 +294,7 @@ def _save_reply(
     scope, reply, result = turn.scope, turn_reply.reply, turn_reply.reply.result
     if _is_ended(conversation):
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
-    now = max(clock.now(), turn.asked_at + 1)
+    now = max(clock.now(), turn.sent_at + 1)
     actions = list(result.actions)
     if call is not None:
         actions.append({"type": "call_requested", "session_id": call.doc["id"]})

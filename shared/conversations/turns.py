@@ -76,14 +76,14 @@ class ClaimedTurn:
         return message
 
     @property
-    def asked_at(self) -> clock.Instant:
+    def sent_at(self) -> clock.Instant:
         """When the message was sent."""
         return self.claim.row["asked_at"]
 
     @property
     def is_too_old(self) -> bool:
         """Whether the turn must end with an apology because of its age."""
-        return clock.now() >= self.asked_at + GIVE_UP_MS
+        return clock.now() >= self.sent_at + GIVE_UP_MS
 
     @property
     def must_apologize(self) -> bool:

@@ -449,7 +449,7 @@ PLANTED = (
         focus="desk",
     ),
     Planted(
-        "a live call takes no slot of the stage",
+        "a live call does not count towards the capacity of the stage",
         (
             "shared/calls/capacity.py",
             """            table.Put(_row(_CALL, scope, session_id, now + HELD_MS), table.ALWAYS),\n""",
@@ -557,7 +557,7 @@ PLANTED = (
     ),
     Planted(
         "a turn is retried for ever",
-        ("shared/conversations/turns.py", "return clock.now() >= self.asked_at + GIVE_UP_MS", "return False"),
+        ("shared/conversations/turns.py", "return clock.now() >= self.sent_at + GIVE_UP_MS", "return False"),
         "9.1/7.5/8.6",
         seed=4,
         focus="model",

@@ -4,7 +4,7 @@ A step runs when it is due, or when an event arrives. In both cases the worker a
 call, so events may be lost, repeated or out of order.
 
 A call stays `queued` until the carrier has accepted it, so that a call for which the carrier has no capacity can wait:
-1. A worker writes `started_at`, with the counts of the limits and the call's slot (`shared/calls/capacity.py`).
+1. A worker writes `started_at`, with the counts of the limits and the call's row in `shared/calls/capacity.py`.
 2. It lets the carrier place the call. If it dies here, the next worker does so again with the same token, which yields
    the same call.
 3. It writes `dialing` and the call's id. If the carrier had no capacity, it undoes step 1 instead.
@@ -84,7 +84,7 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
         return
     clear = transitions.clearance(scope, record)
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not settings.dials_whatsapp_by_phone()
-    waited_ms = clock.now() - transitions.waits_since(record)
+    waited_ms = clock.now() - transitions.waits_for_capacity_since(record)
     match clear:
         case Denied() | PutOff(closed=True):
             writes = transitions.put_off_or_end(scope, record, clear)
