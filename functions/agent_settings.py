@@ -10,7 +10,7 @@ from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
 
 
-def retrieve(request: Request[None]) -> Response:
+def retrieve(request: Request[None]) -> Response[AgentSettings]:
     """Retrieve the agent's settings.
 
     Each project has one object in each mode, which is always there (promises 11).
@@ -18,7 +18,7 @@ def retrieve(request: Request[None]) -> Response:
     return responses.ok(commands.read(request.scope).settings)
 
 
-def update(request: Request[AgentSettingsPatch]) -> Response:
+def update(request: Request[AgentSettingsPatch]) -> Response[AgentSettings]:
     """Update the agent's settings.
 
     A merge patch: an absent field keeps its value, and null brings its default back. Lists are replaced whole. Emits no
@@ -30,8 +30,8 @@ def update(request: Request[AgentSettingsPatch]) -> Response:
 app = Service(
     Route(
         "/v1/agent_settings",
-        get=Operation(retrieve, name="retrieve_agent_settings", returns=AgentSettings),
-        patch=Operation(update, name="update_agent_settings", returns=AgentSettings),
+        get=Operation(retrieve, name="retrieve_agent_settings"),
+        patch=Operation(update, name="update_agent_settings"),
     )
 )
 handler = lambda_handler(app)

@@ -11,7 +11,7 @@ from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentC
 from shared.core.errors import Code
 
 
-def create(request: Request[AppointmentCreate]) -> Response:
+def create(request: Request[AppointmentCreate]) -> Response[Appointment]:
     """Create an appointment.
 
     Emits the event `appointment.created` (promises 6).
@@ -19,7 +19,7 @@ def create(request: Request[AppointmentCreate]) -> Response:
     return request.create(lambda: commands.create(request.scope, request.body))
 
 
-def update(request: Request[AppointmentPatch]) -> Response:
+def update(request: Request[AppointmentPatch]) -> Response[Appointment]:
     """Update an appointment.
 
     A merge patch: an absent field keeps its value, and null clears it. A new `appointment_at` reschedules the
@@ -30,7 +30,7 @@ def update(request: Request[AppointmentPatch]) -> Response:
     return request.commit(lambda: commands.update(request.scope, request.find(APPOINTMENTS), request.body))
 
 
-def delete(request: Request[None]) -> Response:
+def delete(request: Request[None]) -> Response[Appointment]:
     """Delete an appointment.
 
     Cancels the appointment if it is not cancelled, with the event `appointment.cancelled`, and sets `deleted_at`. Lists
@@ -46,7 +46,6 @@ app = Service(
         post=Operation(
             create,
             name="create_appointment",
-            returns=Appointment,
             status=(201,),
             errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),
         ),
@@ -58,7 +57,6 @@ app = Service(
             update,
             name="update_appointment",
             reads=APPOINTMENTS,
-            returns=Appointment,
             errors=(
                 Code.RESOURCE_NOT_FOUND,
                 Code.APPOINTMENT_DELETED,
@@ -70,7 +68,6 @@ app = Service(
         delete=Operation(
             delete,
             name="delete_appointment",
-            returns=Appointment,
             reads=APPOINTMENTS,
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shared.api import responses
 from shared.api.collection_operations import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
@@ -22,7 +21,7 @@ from shared.resources import fields, list_pages, queries
 from shared.resources.queries import Page
 
 
-def create(request: Request[ConversationCreate]) -> Response:
+def create(request: Request[ConversationCreate]) -> Response[Conversation]:
     """Create a conversation.
 
     The conversation has no messages yet. A message to a new thread creates one, too. The customer is matched, and
@@ -31,7 +30,7 @@ def create(request: Request[ConversationCreate]) -> Response:
     return request.create(lambda: commands.create(request.scope, request.body))
 
 
-def list_messages(request: Request[None]) -> Response:
+def list_messages(request: Request[None]) -> Response[Page[Message]]:
     """List the messages of a conversation.
 
     Oldest first, unless `order` is `desc` (promises 8).
@@ -40,10 +39,10 @@ def list_messages(request: Request[None]) -> Response:
     conversation = CONVERSATIONS.find(request.scope, request.id)
     partition = messages_pk(request.scope, conversation.doc["id"])
     page = list_pages.read(request.scope, MESSAGES, query, partition=partition, seconds_left=request.seconds_left)
-    return responses.ok(page.envelope(request.path))
+    return Response(200, page.envelope(request.path))
 
 
-def end(request: Request[fields.Nothing]) -> Response:
+def end(request: Request[fields.Nothing]) -> Response[Conversation]:
     """End a conversation.
 
     Another conversation can then use its `external_id`. A conversation that has already ended is returned unchanged
@@ -52,7 +51,7 @@ def end(request: Request[fields.Nothing]) -> Response:
     return request.commit(lambda: commands.end(request.scope, CONVERSATIONS.find(request.scope, request.id)))
 
 
-def resume(request: Request[fields.Nothing]) -> Response:
+def resume(request: Request[fields.Nothing]) -> Response[Conversation]:
     """Give a conversation back to the agent.
 
     The agent replies to the next message. A conversation in which nobody waits for a person is returned unchanged
@@ -68,7 +67,6 @@ app = Service(
         post=Operation(
             create,
             name="create_conversation",
-            returns=Conversation,
             status=(201,),
             errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_EXISTS),
         ),
@@ -79,7 +77,6 @@ app = Service(
         get=Operation(
             list_messages,
             name="list_messages",
-            returns=Page[Message],
             lists=MESSAGES,
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),
@@ -90,16 +87,13 @@ app = Service(
         post=Operation(
             resume,
             name="resume_conversation",
-            returns=Conversation,
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND, Code.CONVERSATION_ENDED),
         ),
     ),
     Route(
         "/v1/conversations/{id}/end",
-        post=Operation(
-            end, name="end_conversation", returns=Conversation, optional_body=True, errors=(Code.RESOURCE_NOT_FOUND,)
-        ),
+        post=Operation(end, name="end_conversation", optional_body=True, errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
 )
 handler = lambda_handler(app)

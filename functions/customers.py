@@ -15,7 +15,7 @@ from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, Custo
 from shared.resources import fields
 
 
-def create(request: Request[CustomerCreate]) -> Response:
+def create(request: Request[CustomerCreate]) -> Response[Customer]:
     """Create a customer.
 
     Emits the event `customer.created`. Neither `phone` nor `external_id` is unique (promises 5).
@@ -23,7 +23,7 @@ def create(request: Request[CustomerCreate]) -> Response:
     return request.create(lambda: commands.create(request.scope, request.body))
 
 
-def update(request: Request[CustomerPatch]) -> Response:
+def update(request: Request[CustomerPatch]) -> Response[Customer]:
     """Update a customer.
 
     A merge patch: an absent field keeps its value, and null clears it. Emits the event `customer.updated`, unless
@@ -32,7 +32,7 @@ def update(request: Request[CustomerPatch]) -> Response:
     return request.commit(lambda: commands.update(request.scope, request.find(CUSTOMERS), request.body))
 
 
-def delete(request: Request[None]) -> Response:
+def delete(request: Request[None]) -> Response[Customer]:
     """Delete a customer.
 
     Sets `deleted_at` and emits the event `customer.deleted`. Lists no longer include the customer, but it can still be
@@ -41,7 +41,7 @@ def delete(request: Request[None]) -> Response:
     return request.commit(lambda: commands.delete(request.scope, request.find(CUSTOMERS)))
 
 
-def opt_in(request: Request[fields.Nothing]) -> Response:
+def opt_in(request: Request[fields.Nothing]) -> Response[Customer]:
     """Lift a customer's opt-out.
 
     The person agrees to be called again: `do_not_call` is false afterwards, and the opt-out of the phone is lifted. A
@@ -54,7 +54,7 @@ app = Service(
     Route(
         "/v1/customers",
         get=list_operation(CUSTOMERS, Customer),
-        post=Operation(create, name="create_customer", returns=Customer, status=(201,)),
+        post=Operation(create, name="create_customer", status=(201,)),
     ),
     Route(
         "/v1/customers/{id}",
@@ -63,19 +63,15 @@ app = Service(
             update,
             name="update_customer",
             reads=CUSTOMERS,
-            returns=Customer,
             errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),
         ),
-        delete=Operation(
-            delete, name="delete_customer", returns=Customer, reads=CUSTOMERS, errors=(Code.RESOURCE_NOT_FOUND,)
-        ),
+        delete=Operation(delete, name="delete_customer", reads=CUSTOMERS, errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
     Route(
         "/v1/customers/{id}/opt_in",
         post=Operation(
             opt_in,
             name="opt_in_customer",
-            returns=Customer,
             reads=CUSTOMERS,
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),

@@ -19,15 +19,15 @@ from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRo
 from shared.webhooks.events import EVENTS, Event
 
 
-def retrieve(request: Request[None]) -> Response:
+def retrieve(request: Request[None]) -> Response[Event]:
     """Retrieve an event.
 
     Returns the event exactly as it is sent to receivers. Events can be retrieved for 30 days (promises 9).
     """
-    return responses.ok(events.find(request.scope, request.id)["doc"])
+    return Response(200, events.find(request.scope, request.id)["doc"])
 
 
-def list_deliveries(request: Request[None]) -> Response:
+def list_deliveries(request: Request[None]) -> Response[Page[Delivery]]:
     """List the deliveries of an event.
 
     Newest first (promises 9).
@@ -39,10 +39,10 @@ def list_deliveries(request: Request[None]) -> Response:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)
     rows = commands.cancel_closed(request.scope, cast("list[DeliveryRow]", page.rows))
-    return responses.ok(page.envelope(request.path, [fields.to_json(deliveries.view(row)) for row in rows]))
+    return Response(200, page.envelope(request.path, [fields.to_json(deliveries.view(row)) for row in rows]))
 
 
-def retrieve_delivery(request: Request[None]) -> Response:
+def retrieve_delivery(request: Request[None]) -> Response[Delivery]:
     """Retrieve a delivery of an event.
 
     Returns the delivery with all of its attempts (promises 9).
@@ -52,7 +52,7 @@ def retrieve_delivery(request: Request[None]) -> Response:
     return responses.ok(deliveries.view(row))
 
 
-def retry_delivery(request: Request[fields.Nothing]) -> Response:
+def retry_delivery(request: Request[fields.Nothing]) -> Response[Delivery]:
     """Retry a delivery.
 
     Queues a new delivery of the event to the same endpoint, with the full retry schedule, and returns it. If the
@@ -66,28 +66,26 @@ app = Service(
     Route("/v1/events", get=list_operation(EVENTS, Event)),
     Route(
         "/v1/events/{id}",
-        get=Operation(retrieve, name="retrieve_event", returns=Event, errors=(Code.RESOURCE_NOT_FOUND,)),
+        get=Operation(retrieve, name="retrieve_event", errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
     Route(
         "/v1/events/{id}/deliveries",
         get=Operation(
             list_deliveries,
             name="list_deliveries",
-            returns=Page[Delivery],
             lists=DELIVERIES,
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}",
-        get=Operation(retrieve_delivery, name="retrieve_delivery", returns=Delivery, errors=(Code.RESOURCE_NOT_FOUND,)),
+        get=Operation(retrieve_delivery, name="retrieve_delivery", errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}/retry",
         post=Operation(
             retry_delivery,
             name="retry_delivery",
-            returns=Delivery,
             status=(202,),
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND, Code.DELIVERY_IN_PROGRESS, Code.WEBHOOK_ENDPOINT_DISABLED),

@@ -44,7 +44,7 @@ POLLS_S = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
 """Seconds between polls for the reply of a turn that another request or worker runs. The last wait repeats."""
 
 
-def send(request: Request[MessageCreate]) -> Response:
+def send(request: Request[MessageCreate]) -> Response[PostedMessage]:
     """Send a message to a conversation.
 
     Returns the message with the agent's reply. If there is no reply within 20 seconds, the response is a 504: the reply
@@ -59,7 +59,7 @@ def send(request: Request[MessageCreate]) -> Response:
     return _commit_message(request, partial(commands.add_user_message, request.scope, request.id, request.body))
 
 
-def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
+def send_to_thread(request: Request[ThreadMessageCreate]) -> Response[AnsweredMessage]:
     """Send a message to a thread.
 
     Sends the message to the active conversation with this `external_conversation_id`, and creates the conversation if
@@ -72,11 +72,11 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
 def _commit_message(
     request: Request[MessageCreate] | Request[ThreadMessageCreate],
     command: Callable[[Callable[[], float]], Change[SentMessage]],
-) -> Response:
+) -> Response[Any]:
     """Commit the message with its claimed turn. The body of the response is deferred: the reply is not there yet."""
     seconds_left = partial(request.seconds_left, turns.window_s(request.scope, request.body.content))
 
-    def respond(sent: SentMessage) -> Response:
+    def respond(sent: SentMessage) -> Response[Any]:
         conversation_id, message_id = sent.row["conversation_id"], sent.row["sk"]
         window = ReplyWindow(request.scope, conversation_id, message_id, seconds_left)
         deferred = Deferred(f"{conversation_id}/{message_id}", partial(window.first_body, sent))
@@ -189,7 +189,6 @@ app = Service(
         post=Operation(
             send,
             name="send_message",
-            returns=PostedMessage,
             status=(201,),
             errors=(
                 Code.RESOURCE_NOT_FOUND,
@@ -206,7 +205,6 @@ app = Service(
         post=Operation(
             send_to_thread,
             name="send_message_to_thread",
-            returns=AnsweredMessage,
             status=(201,),
             errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_BUSY, Code.AGENT_TIMEOUT),
             deferred_body=_body_for_retry,

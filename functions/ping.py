@@ -26,7 +26,7 @@ class Ping(TypedDict):
     """The value of the `Service-Request-Id` header."""
 
 
-def ping(request: Request[None]) -> Response:
+def ping(request: Request[None]) -> Response[Ping]:
     """Check an API key.
 
     Returns the project and the mode of the key (promise 0.1).
@@ -41,5 +41,5 @@ def ping(request: Request[None]) -> Response:
     return responses.ok(body)
 
 
-app = Service(Route("/v1/ping", get=Operation(ping, name="ping", returns=Ping)))
+app = Service(Route("/v1/ping", get=Operation(ping, name="ping")))
 handler = lambda_handler(app)

@@ -53,7 +53,7 @@ class Recording(TypedDict):
     """The recording's length in whole seconds. Null unless the status is `available`."""
 
 
-def call_customer(request: Request[CallCreate]) -> Response:
+def call_customer(request: Request[CallCreate]) -> Response[Call]:
     """Call a customer.
 
     Places one outbound call. The response is 201 if the call is queued, and 202 if the customer is first asked for
@@ -63,14 +63,14 @@ def call_customer(request: Request[CallCreate]) -> Response:
     return request.commit(lambda: calls.call_customer(request.scope, request.id, request.body), _call_response)
 
 
-def _call_response(session: Session) -> Response:
+def _call_response(session: Session) -> Response[Call]:
     call = calls.to_call(session)
     if call["status"] == "consent_pending":
         return responses.accepted(call)
     return responses.created(call, f"/v1/sessions/{call['session_id']}")
 
 
-def cancel(request: Request[fields.Nothing]) -> Response:
+def cancel(request: Request[fields.Nothing]) -> Response[Session]:
     """Cancel a queued call.
 
     The session ends as `failed` with the reason `canceled`, also while it waits for consent. A repeated request returns
@@ -79,7 +79,7 @@ def cancel(request: Request[fields.Nothing]) -> Response:
     return request.commit(lambda: calls.cancel(request.scope, request.id))
 
 
-def transcript(request: Request[None]) -> Response:
+def transcript(request: Request[None]) -> Response[Transcript]:
     """Retrieve the transcript of a call.
 
     A session without a transcript is a 404 (promises 7).
@@ -97,7 +97,7 @@ def transcript(request: Request[None]) -> Response:
     return responses.ok(body)
 
 
-def recording(request: Request[None]) -> Response:
+def recording(request: Request[None]) -> Response[Recording]:
     """Retrieve the recording of a call.
 
     Returns a link to a WAV file that is valid for 15 minutes. A session without a recording is a 404 (promises 7).
@@ -132,7 +132,6 @@ app = Service(
         post=Operation(
             call_customer,
             name="call_customer",
-            returns=Call,
             status=(201, 202),
             optional_body=True,
             errors=(
@@ -155,18 +154,17 @@ app = Service(
         post=Operation(
             cancel,
             name="cancel_session",
-            returns=Session,
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND, Code.SESSION_NOT_CANCELABLE),
         ),
     ),
     Route(
         "/v1/sessions/{id}/transcript",
-        get=Operation(transcript, name="retrieve_transcript", returns=Transcript, errors=(Code.RESOURCE_NOT_FOUND,)),
+        get=Operation(transcript, name="retrieve_transcript", errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
     Route(
         "/v1/sessions/{id}/recording",
-        get=Operation(recording, name="retrieve_recording", returns=Recording, errors=(Code.RESOURCE_NOT_FOUND,)),
+        get=Operation(recording, name="retrieve_recording", errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
 )
 handler = lambda_handler(app)

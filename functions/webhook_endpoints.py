@@ -23,7 +23,7 @@ from shared.webhooks.endpoints.resource import (
 )
 
 
-def create(request: Request[WebhookEndpointCreate]) -> Response:
+def create(request: Request[WebhookEndpointCreate]) -> Response[WebhookEndpointWithSecret]:
     """Create a webhook endpoint.
 
     The response contains the signing secret, which no later response shows. A project has at most 16 endpoints in each
@@ -35,7 +35,7 @@ def create(request: Request[WebhookEndpointCreate]) -> Response:
     )
 
 
-def update(request: Request[WebhookEndpointPatch]) -> Response:
+def update(request: Request[WebhookEndpointPatch]) -> Response[WebhookEndpoint]:
     """Update a webhook endpoint.
 
     A merge patch: an absent field keeps its value, and null clears it. If the endpoint is disabled, its waiting
@@ -44,7 +44,7 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
     return request.commit(lambda: commands.update(request.scope, request.find(WEBHOOK_ENDPOINTS), request.body))
 
 
-def delete(request: Request[None]) -> Response:
+def delete(request: Request[None]) -> Response[DeletedWebhookEndpoint]:
     """Delete a webhook endpoint.
 
     The endpoint no longer exists, and its waiting deliveries are canceled (promises 9).
@@ -52,7 +52,7 @@ def delete(request: Request[None]) -> Response:
     return request.commit(lambda: commands.delete(request.scope, request.find(WEBHOOK_ENDPOINTS)))
 
 
-def rotate_secret(request: Request[SecretRotation]) -> Response:
+def rotate_secret(request: Request[SecretRotation]) -> Response[WebhookEndpointWithSecret]:
     """Rotate the signing secret of a webhook endpoint.
 
     The response contains the new secret, which no later response shows. The previous secret is invalid immediately
@@ -64,7 +64,7 @@ def rotate_secret(request: Request[SecretRotation]) -> Response:
     )
 
 
-def test(request: Request[fields.Nothing]) -> Response:
+def test(request: Request[fields.Nothing]) -> Response[Delivery]:
     """Send a test event to a webhook endpoint.
 
     Queues a synthetic `appointment.created` event to this endpoint only, whatever its filters are, and returns its
@@ -73,7 +73,7 @@ def test(request: Request[fields.Nothing]) -> Response:
     return request.commit(lambda: deliveries.test(request.scope, request.id), responses.accepted)
 
 
-def _with_secret(status: int, endpoint: WebhookEndpointWithSecret) -> Response:
+def _with_secret(status: int, endpoint: WebhookEndpointWithSecret) -> Response[WebhookEndpointWithSecret]:
     location = f"/v1/webhook_endpoints/{endpoint['id']}" if status == 201 else None
     return Response(status, fields.to_json(endpoint), location, holds_secret=True)
 
@@ -85,7 +85,6 @@ app = Service(
         post=Operation(
             create,
             name="create_webhook_endpoint",
-            returns=WebhookEndpointWithSecret,
             status=(201,),
             errors=(Code.URL_INVALID, Code.EVENT_FILTER_INVALID, Code.WEBHOOK_ENDPOINT_LIMIT),
         ),
@@ -97,13 +96,11 @@ app = Service(
             update,
             name="update_webhook_endpoint",
             reads=WEBHOOK_ENDPOINTS,
-            returns=WebhookEndpoint,
             errors=(Code.RESOURCE_NOT_FOUND, Code.URL_INVALID, Code.EVENT_FILTER_INVALID),
         ),
         delete=Operation(
             delete,
             name="delete_webhook_endpoint",
-            returns=DeletedWebhookEndpoint,
             reads=WEBHOOK_ENDPOINTS,
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),
@@ -113,7 +110,6 @@ app = Service(
         post=Operation(
             rotate_secret,
             name="rotate_webhook_endpoint_secret",
-            returns=WebhookEndpointWithSecret,
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),
@@ -123,7 +119,6 @@ app = Service(
         post=Operation(
             test,
             name="test_webhook_endpoint",
-            returns=Delivery,
             status=(202,),
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND, Code.WEBHOOK_ENDPOINT_DISABLED),

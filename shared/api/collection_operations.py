@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation
@@ -18,33 +17,34 @@ def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation
     """The operation of GET on a collection."""
     nouns = collection.kind.replace("_", " ") + "s"
 
-    def list_resources(request: Request[None]) -> Response:
+    def list_resources(request: Request[None]) -> Response[Any]:
         query = queries.parse(collection, request.query)
         page = list_pages.read(request.scope, collection, query, seconds_left=request.seconds_left)
-        return responses.ok(page.envelope(request.path))
+        return Response(200, page.envelope(request.path))
 
     # What clients read in the API description.
     order = f" With a range of `{collection.time_field}`, by that time, latest first." if collection.time_field else ""
     deleted = f" Deleted {nouns} are not included." if collection.keeps_deleted else ""
     filters = " Filters are combined with AND." if collection.filters else ""
     list_resources.__doc__ = f"List {nouns}.\n\nNewest first.{order}{filters}{deleted}"
-    return Operation(list_resources, name=f"list_{collection.kind}s", returns=Page[resource], lists=collection)
+    list_resources.__annotations__["return"] = Response[Page[resource]]
+    return Operation(list_resources, name=f"list_{collection.kind}s", lists=collection)
 
 
 def retrieve_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
     """The operation of GET on a resource."""
     noun = collection.kind.replace("_", " ")
 
-    def retrieve(request: Request[None]) -> Response:
-        return responses.ok(request.find(collection).json)
+    def retrieve(request: Request[None]) -> Response[Any]:
+        return Response(200, request.find(collection).json)
 
     deleted = f" A deleted {noun} can still be retrieved." if collection.keeps_deleted else ""
     article = "an" if noun[0] in "aeiou" else "a"
     retrieve.__doc__ = f"Retrieve {article} {noun}.\n\nReturns the {noun} with this id.{deleted}"
+    retrieve.__annotations__["return"] = Response[resource]
     return Operation(
         retrieve,
         name=f"retrieve_{collection.kind}",
-        returns=resource,
         reads=collection,
         errors=(Code.RESOURCE_NOT_FOUND,),
     )

@@ -72,7 +72,7 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{method}\n{path}\n{canonical}".encode()).hexdigest()
 
 
-def save_response(key: IdempotencyKey, response: Response, request_id: str) -> table.Put:
+def save_response(key: IdempotencyKey, response: Response[Any], request_id: str) -> table.Put:
     """The write that saves a response, if the key has no record or an expired one."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
@@ -88,13 +88,13 @@ def save_response(key: IdempotencyKey, response: Response, request_id: str) -> t
     )
 
 
-def find(key: IdempotencyKey) -> Response | None:
+def find(key: IdempotencyKey) -> Response[Any] | None:
     """The saved response of the key; None if there is none, or if it has expired. Raises `idempotency_key_reused`."""
     row = table.get(key.pk, "record")
     return None if row is None else read(key, row)
 
 
-def read(key: IdempotencyKey, row: table.Row) -> Response:
+def read(key: IdempotencyKey, row: table.Row) -> Response[Any]:
     """The saved response in a record. Raises `idempotency_key_reused` if the record belongs to another request."""
     if row["fingerprint"] != key.fingerprint:
         raise _key_reused()

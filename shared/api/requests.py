@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from starlette.requests import Request as StarletteRequest
 
@@ -37,6 +37,7 @@ B = TypeVar("B", bound=fields.Input | None)
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,15 @@ class Request(Generic[B]):
         elapsed = time.perf_counter() - self.context.started
         return min(window, self.context.seconds - _RESPONSE_S) - elapsed
 
-    def create(self, command: Command[D]) -> Response:
+    def create(self, command: Command[D]) -> Response[D]:
         """As `commit`, for a command that creates a resource: the response is a 201 with its location."""
         return self.commit(command, lambda doc: responses.created(doc, f"{self.path}/{doc['id']}"))
 
-    def commit(self, command: Command[T], respond: Callable[[T], Response] = responses.ok) -> Response:
+    @overload
+    def commit(self, command: Command[T]) -> Response[T]: ...
+    @overload
+    def commit(self, command: Command[T], respond: Callable[[T], Response[U]]) -> Response[U]: ...
+    def commit(self, command: Command[T], respond: Callable[[T], Response[Any]] = responses.ok) -> Response[Any]:
         """Commit the change of a command, and save its response under the Idempotency-Key if the request has one.
 
         Returns what `respond` makes of the document afterwards, or the saved response if the key has one: then nothing
@@ -85,7 +90,7 @@ class Request(Generic[B]):
         many concurrent changes.
         """
 
-        def with_record() -> Change[Response]:
+        def with_record() -> Change[Response[Any]]:
             change = command()
             response = respond(change.doc)
             record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
@@ -106,7 +111,7 @@ class Request(Generic[B]):
         self.context.may_have_written = bool(committed.writes)
         return committed.doc
 
-    def replay_or_raise(self, error: ApiError) -> Response:
+    def replay_or_raise(self, error: ApiError) -> Response[Any]:
         """The saved response of the Idempotency-Key, if it has one (promises 4).
 
         Otherwise raises `error`, after saving it if it is a 409 that is not transient.
@@ -114,7 +119,7 @@ class Request(Generic[B]):
         if self.key is None or error.status >= 500 or error.code == Code.IDEMPOTENCY_KEY_REUSED:
             raise error
         if error.status == 409 and error.code not in NEVER_SAVED:
-            refused = Response(409, error_body(error, self.context))
+            refused = Response[Any](409, error_body(error, self.context))
             response = self.commit(lambda: Change(None), lambda _: refused)
             saved = None if response is refused else response
         else:

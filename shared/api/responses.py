@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from starlette.responses import Response as StarletteResponse
 
@@ -14,6 +15,8 @@ from shared.projects import api_keys, rate_limits
 from shared.resources import fields
 
 _RATE_LIMIT_POLICY = f'"second";q={rate_limits.PER_SECOND};w=1, "minute";q={rate_limits.PER_MINUTE};w=60'
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -49,8 +52,8 @@ class Deferred:
 
 
 @dataclass(frozen=True)
-class Response:
-    """The response of an operation."""
+class Response(Generic[T]):
+    """The response of an operation. The body of a success is the JSON text of a `T`."""
 
     status: int
     body: str
@@ -65,19 +68,19 @@ class Response:
     """On a replay: the id of the request to which this response was first sent."""
 
 
-def ok(body: object) -> Response:
-    """A 200 with this document, or its JSON text."""
-    return Response(200, body if isinstance(body, str) else fields.to_json(body))
+def ok(body: T) -> Response[T]:
+    """A 200 with this document."""
+    return Response(200, fields.to_json(body))
 
 
-def created(body: Mapping[str, object], location: str) -> Response:
+def created(body: T, location: str) -> Response[T]:
     """A 201 with this document. `location` is the path of the resource."""
     return Response(201, fields.to_json(body), location)
 
 
-def accepted(body: Mapping[str, object] | str) -> Response:
-    """A 202 with this document, or its JSON text: the work is queued."""
-    return Response(202, body if isinstance(body, str) else fields.to_json(body))
+def accepted(body: T) -> Response[T]:
+    """A 202 with this document: the work is queued."""
+    return Response(202, fields.to_json(body))
 
 
 def common_headers(context: RequestContext) -> dict[str, str]:
@@ -100,7 +103,7 @@ def common_headers(context: RequestContext) -> dict[str, str]:
     return headers
 
 
-def render(response: Response, context: RequestContext) -> StarletteResponse:
+def render(response: Response[Any], context: RequestContext) -> StarletteResponse:
     """Render a success or the replay of a saved response. A replayed error body gets the id of this request."""
     headers = {"Location": context.prefix + response.location} if response.location else {}
     body = response.body

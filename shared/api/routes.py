@@ -3,15 +3,15 @@
     app = Service(
         Route(
             "/v1/customers/{id}",
-            get=Operation(retrieve, name="retrieve_customer", returns=Customer, errors=(Code.RESOURCE_NOT_FOUND,)),
-            delete=Operation(delete, name="delete_customer", returns=Customer, errors=(Code.RESOURCE_NOT_FOUND,)),
+            get=Operation(retrieve, name="retrieve_customer", errors=(Code.RESOURCE_NOT_FOUND,)),
+            delete=Operation(delete, name="delete_customer", errors=(Code.RESOURCE_NOT_FOUND,)),
         ),
     )
     handler = lambda_handler(app)
 
-A function from a `Request` to a `Response` serves an operation. It calls AWS synchronously, because a Lambda container
-serves one request at a time. The steps of a request stand below `Route` in the order in which they happen: the Lambda
-handler, `Service`, `_Dispatch`, `_check`, `_handle`.
+A function from a `Request[…]` to a `Response[…]`, with the types of the bodies, serves an operation. It calls AWS
+synchronously, because a Lambda container serves one request at a time. The steps of a request stand below `Route` in
+the order in which they happen: the Lambda handler, `Service`, `_Dispatch`, `_check`, `_handle`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import NoneType
@@ -61,12 +61,10 @@ _READABLE = {
 class Operation:
     """One operation of the API: the function that serves it, and its description."""
 
-    handle: Callable[[Request[Any]], Response]
+    handle: Callable[[Request[Any]], Response[Any]]
     """Returns the response to a request. Its docstring is the summary and the description of the operation."""
     name: str
     """The operation's name in the API description, from which generated clients name their methods. Never changes."""
-    returns: Any
-    """The type of the body of a success."""
     status: tuple[int, ...] = (200,)
     """The statuses of a success."""
     optional_body: bool = False
@@ -88,6 +86,12 @@ class Operation:
         """The model that validates the body of a POST or PATCH: the one in the `Request[…]` that `handle` takes."""
         (model,) = get_args(get_type_hints(self.handle)["request"])
         return fields.Nothing if model is NoneType else cast("type[fields.Input]", model)
+
+    @functools.cached_property
+    def returns(self) -> Any:
+        """The type of the body of a success: the one in the `Response[…]` that `handle` returns."""
+        (type,) = get_args(get_type_hints(self.handle)["return"])
+        return type
 
     @property
     def query(self) -> frozenset[str]:
@@ -224,7 +228,8 @@ class _Dispatch:
             raise ApiError(Code.METHOD_NOT_ALLOWED, f"Use one of {allowed}.", headers={"Allow": allowed})
         raw, api_key = await request.body(), read_api_key(request)
         with _read_ahead(operation, request, api_key) as ahead:
-            response = _handle(operation, _check(operation, request, context, raw, api_key, ahead))
+            checked, document = _check(operation, request, context, raw, api_key, ahead)
+            response = _handle(operation, checked, document)
         await responses.render(response, context)(scope, receive, send)
 
 
@@ -244,28 +249,29 @@ def _check(
     raw: bytes,
     api_key: str,
     ahead: table.ReadAhead | None,
-) -> Request[Any]:
-    """Make the checks that all requests share. The body of the result is the JSON object, not validated yet."""
+) -> tuple[Request[None], Mapping[str, Any] | None]:
+    """Make the checks that all requests share. Returns the request without its body, and the body as a JSON object."""
     caller = context.caller = _authenticate(api_key, context)
     if caller.read_only and request.method not in _READING:
         raise ApiError(Code.PERMISSION_DENIED, "The API key is read-only. Send a key that may write.")
     context.version = read_version(request)
-    body, key = None, None
+    document, key = None, None
     if request.method in _WITH_BODY:
-        body = read_json(request, raw, required=not operation.optional_body)
-        key = idempotency.read_key(request, caller.scope, body, api_key)
+        document = read_json(request, raw, required=not operation.optional_body)
+        key = idempotency.read_key(request, caller.scope, document, api_key)
     context.repeatable = request.method not in _WITH_BODY or key is not None
-    return Request(
+    checked = Request(
         scope=caller.scope,
         project_name=caller.project_name,
         params=request.path_params,
         query={name: request.query_params.getlist(name) for name in request.query_params},
         path=request.url.path,
         context=context,
-        body=body,
+        body=None,
         key=key,
         ahead=ahead,
     )
+    return checked, document
 
 
 def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
@@ -277,15 +283,16 @@ def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
         raise ApiError(Code.RATE_LIMIT_EXCEEDED, headers=headers) from None
 
 
-def _handle(operation: Operation, request: Request[Any]) -> Response:
+def _handle(operation: Operation, checked: Request[None], document: Mapping[str, Any] | None) -> Response[Any]:
     """Validate the query and the body, and execute the operation.
 
     An error gives way to the saved response of the Idempotency-Key, if it has one.
     """
+    request: Request[Any] = checked
     try:
         check_query(request.query, operation.query)
-        if request.body is not None:
-            request = dataclasses.replace(request, body=fields.validate(operation.body, request.body))
+        if document is not None:
+            request = dataclasses.replace(request, body=fields.validate(operation.body, document))
         response = operation.handle(request)
     except ApiError as error:
         response = request.replay_or_raise(error)

@@ -22,7 +22,7 @@ from shared.store.keys import Scope
 NOW = 1_790_000_000
 API_KEY = "sk_test_" + "a1B2" * 8
 BODY = '{"id":"whk_1","secret":"whsec_c2VjcmV0","label":"\u00e4\U0001f600"}'
-SAVED = Response(201, BODY, "/v1/webhook_endpoints/whk_1")
+SAVED = Response[object](201, BODY, "/v1/webhook_endpoints/whk_1")
 SECRET = dataclasses.replace(SAVED, holds_secret=True)
 PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
 
