@@ -22,7 +22,7 @@ from shared.appointments.resource import (
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.customers import resource as customers
-from shared.resources.collections import apply_changes, apply_deletion, changes_of
+from shared.resources.collections import apply_changes, changes_of, revise_deleted
 from shared.store.keys import Scope
 from shared.store.transactions import Change
 
@@ -83,7 +83,8 @@ def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
     """Cancel and soft-delete an appointment. Nothing changes if it is deleted already."""
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
-    appointment = apply_deletion(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})
+    cancelled: Appointment = {**record.doc, "status": AppointmentStatus.CANCELLED, "failure_reason": None}
+    appointment = revise_deleted(record.doc, cancelled)
     return Change(appointment, APPOINTMENTS.move_to_deleted(scope, record, appointment))
 
 

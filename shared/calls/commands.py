@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import commands as agent_settings
-from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus, call_count
+from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, AppointmentStatus, call_count
 from shared.calls import project_limits, sessions, simulated_numbers, transitions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
@@ -23,7 +23,7 @@ from shared.core.limits import LATEST_CALL_DAYS
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import fields
-from shared.resources.collections import apply_changes
+from shared.resources.collections import revise
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, SessionId, Time
 from shared.store import table
 from shared.store.keys import Scope
@@ -317,7 +317,8 @@ def _link_session(
     )
     if appointment is None:
         return [active]
-    about = apply_changes(appointment.doc, {"session_id": session["id"]})
+    linked: Appointment = {**appointment.doc, "session_id": session["id"]}
+    about = revise(appointment.doc, linked)
     return [active, *APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1})]
 
 

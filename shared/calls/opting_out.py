@@ -13,7 +13,7 @@ from shared.core.call_statuses import ConsentStatus
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer
 from shared.resources import list_pages
-from shared.resources.collections import apply_changes
+from shared.resources.collections import revise
 from shared.resources.queries import Query
 from shared.store import table, transactions
 from shared.store.keys import Scope
@@ -32,7 +32,8 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     phone = to or record.doc["phone"]
     writes = [] if phone is None else [*opted_out_phones.opt_out(scope, phone)]
     end_calls = partial(_end_calls, scope, phone, in_call) if phone is not None else None
-    customer = apply_changes(record.doc, {"do_not_call": True})
+    opted_out: Customer = {**record.doc, "do_not_call": True}
+    customer = revise(record.doc, opted_out)
     if record.doc["deleted_at"] is not None:
         return Change(record.doc, writes, end_calls)
     if customer is record.doc:

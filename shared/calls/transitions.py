@@ -30,7 +30,7 @@ from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
-from shared.resources.collections import apply_changes
+from shared.resources.collections import revise
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -97,8 +97,9 @@ def save_changes(
     present = record.doc["call_status"]
     status = changes.get("call_status", present)
     assert status == present or status in TRANSITIONS[present]
+    after: Session = {**record.doc, **changes}
     # Sessions have no search rows.
-    return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)[0]
+    return SESSIONS.replace(scope, record, revise(record.doc, after), internal)[0]
 
 
 def next_dial_time(settings: Settings, not_before: str | None) -> clock.Instant:

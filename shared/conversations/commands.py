@@ -34,7 +34,7 @@ from shared.conversations.turns import ClaimedTurn
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
-from shared.resources.collections import apply_changes
+from shared.resources.collections import revise
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -104,14 +104,15 @@ def end(
     """
     if record.doc["status"] == ConversationStatus.ENDED:
         return Change(record.doc)
-    changes: dict[str, object] = {"last_message_at": reply_at or record.doc["last_message_at"]}
-    changes |= {
+    ended: Conversation = {
+        **record.doc,
+        "last_message_at": reply_at or record.doc["last_message_at"],
         "status": ConversationStatus.ENDED,
         "ended_at": clock.iso(clock.now()),
         "waiting": False,
         "handoff": None,
     }
-    conversation = apply_changes(record.doc, changes)
+    conversation = revise(record.doc, ended)
     conversation = {**conversation, "ended_at": conversation["updated_at"]}
     writes = CONVERSATIONS.replace(scope, record, conversation, internal)
     return Change(conversation, [*writes, *free_thread(scope, conversation)])
@@ -133,7 +134,8 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
     record = _find_active(scope, id)
     if not record.doc["waiting"] and "handed_off" not in record.row:
         return Change(record.doc)
-    conversation = apply_changes(record.doc, {"waiting": False, "handoff": None})
+    resumed: Conversation = {**record.doc, "waiting": False, "handoff": None}
+    conversation = revise(record.doc, resumed)
     return Change(conversation, CONVERSATIONS.replace(scope, record, conversation, {"held": None, "handed_off": None}))
 
 
@@ -255,7 +257,8 @@ def _with_turn(
 
 
 def _after(conversation: Conversation, message: MessageRow) -> Conversation:
-    return apply_changes(conversation, {"last_message_at": clock.iso(message["asked_at"])})
+    after: Conversation = {**conversation, "last_message_at": clock.iso(message["asked_at"])}
+    return revise(conversation, after)
 
 
 def _internal(message: MessageRow) -> dict[str, table.Value]:

@@ -54,7 +54,7 @@ from shared.core.log import logger
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.projects import usage
 from shared.resources import fields, list_pages
-from shared.resources.collections import apply_changes
+from shared.resources.collections import revise
 from shared.resources.queries import Query
 from shared.store import table, transactions
 from shared.store.keys import Scope
@@ -351,10 +351,10 @@ def _conversation_after(
     unlocked["held"] = (turn_reply.holding or conversation.row.get("held") or None) if waits is not None else None
     if result.has("conversation_ended"):
         return commands.end(turn.scope, conversation, at, unlocked)
-    changes: dict[str, object] = {"last_message_at": at}
+    after: Conversation = {**before, "last_message_at": at}
     if before["status"] == ConversationStatus.ACTIVE:
-        changes |= {"waiting": waits is not None, "handoff": waits}
-    doc = apply_changes(before, changes)
+        after = {**after, "waiting": waits is not None, "handoff": waits}
+    doc = revise(before, after)
     return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, unlocked))
 
 

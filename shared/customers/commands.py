@@ -10,7 +10,7 @@ from shared.core.errors import ApiError, Code
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
 from shared.resources import fields
-from shared.resources.collections import apply_changes, apply_deletion, changes_of
+from shared.resources.collections import apply_changes, changes_of, revise, revise_deleted
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -71,7 +71,8 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     """
     if record.doc["deleted_at"] is not None:
         raise ApiError(Code.CUSTOMER_DELETED)
-    customer = apply_changes(record.doc, {"do_not_call": False})
+    allowed: Customer = {**record.doc, "do_not_call": False}
+    customer = revise(record.doc, allowed)
     phone = customer["phone"]
     writes = [] if phone is None else [*opted_out_phones.opt_in(scope, phone)]
     if customer is not record.doc:
@@ -92,7 +93,7 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
         return Change(record.doc)
     from shared.calls import commands as calls
 
-    customer = apply_deletion(record.doc, {})
+    customer = revise_deleted(record.doc, record.doc)
     same_call = table.equals("active_session", record.row.get("active_session"))
     writes = CUSTOMERS.move_to_deleted(scope, record, customer, condition=same_call)
     return Change(customer, [*writes, *calls.end_with_customer(scope, record)])

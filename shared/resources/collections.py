@@ -85,18 +85,23 @@ def changes_of(patch: fields.Input, document: Mapping[str, Any]) -> dict[str, An
 
 
 def apply_changes(document: D, changes: Mapping[str, Any]) -> D:
-    """The document with these changes and a new `updated_at`; the document itself if no value differs (promises 3)."""
-    if all(fields.same(document.get(name), value) for name, value in changes.items()):
-        return document
+    """The document with these fields of a validated patch, as `revise` returns it."""
+    return revise(document, cast("D", {**document, **changes}))
+
+
+def revise(before: D, after: D) -> D:
+    """The document `after` with a new `updated_at`; `before` itself if no value differs (promises 3)."""
+    if all(fields.same(before.get(name), value) for name, value in after.items()):
+        return before
     # `updated_at` never decreases, even if the clock is set back.
-    now = max(clock.now(), clock.parse(document["updated_at"]))
-    return cast("D", {**document, **changes, "updated_at": clock.iso(now)})
+    now = max(clock.now(), clock.parse(before["updated_at"]))
+    return cast("D", {**after, "updated_at": clock.iso(now)})
 
 
-def apply_deletion(document: D, changes: Mapping[str, Any]) -> D:
-    """The document after these changes and its soft deletion, which is the time of its last change."""
-    updated = apply_changes(document, {**changes, "deleted_at": clock.iso(clock.now())})
-    return cast("D", {**updated, "deleted_at": updated["updated_at"]})
+def revise_deleted(before: D, after: D) -> D:
+    """The document `after` with its soft deletion, whose time is that of its last change."""
+    deleted = revise(before, cast("D", {**after, "deleted_at": clock.iso(clock.now())}))
+    return cast("D", {**deleted, "deleted_at": deleted["updated_at"]})
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from shared.core import clock
 from shared.core.errors import ApiError, Code
-from shared.resources.collections import apply_changes, changes_of
+from shared.resources.collections import apply_changes, changes_of, revise
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -80,7 +80,8 @@ def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason)
     """Disable an endpoint. Nothing changes if it is disabled already."""
     if not record.doc["enabled"]:
         return Change(record.doc)
-    endpoint = apply_changes(record.doc, _state(reason))
+    disabled: WebhookEndpoint = {**record.doc, **_state(reason)}
+    endpoint = revise(record.doc, disabled)
     return Change(endpoint, _replace(scope, record, endpoint))
 
 
@@ -91,11 +92,12 @@ def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[Webh
     """
     record, secret = WEBHOOK_ENDPOINTS.find(scope, id), signing.new_secret()
     valid_s = options.previous_secret_valid_seconds or 0
-    changes = {
+    rotated: WebhookEndpoint = {
+        **record.doc,
         "secret_prefix": secret[: signing.PREFIX_CHARACTERS],
         "previous_secret_expires_at": clock.iso(clock.now() + valid_s * clock.SECOND) if valid_s else None,
     }
-    endpoint = apply_changes(record.doc, changes)
+    endpoint = revise(record.doc, rotated)
     ciphertexts: dict[str, table.Value | None] = {
         "secret": signing.encrypt(endpoint["id"], secret),
         "previous_secret": record.row["secret"] if valid_s else None,
