@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.agent_settings import commands
+from shared.agent_settings import commands as agent_settings_commands
 from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch
 from shared.api import responses
 from shared.api.requests import Request
@@ -15,7 +15,7 @@ def retrieve(request: Request[None]) -> Response[AgentSettings]:
 
     Each project has one object in each mode, which is always there (promises 11).
     """
-    return responses.ok(commands.read(request.scope).settings)
+    return responses.ok(agent_settings_commands.read(request.scope).settings)
 
 
 def update(request: Request[AgentSettingsPatch]) -> Response[AgentSettings]:
@@ -24,7 +24,7 @@ def update(request: Request[AgentSettingsPatch]) -> Response[AgentSettings]:
     A merge patch: an absent field keeps its value, and null brings its default back. Lists are replaced whole. Emits no
     event (promises 11).
     """
-    return request.commit(lambda: commands.update(request.scope, request.body))
+    return request.commit(lambda: agent_settings_commands.update(request.scope, request.body))
 
 
 app = Service(

@@ -6,7 +6,7 @@ from shared.api.collection_operations import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
-from shared.appointments import commands
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentPatch
 from shared.core.errors import Code
 
@@ -16,7 +16,7 @@ def create(request: Request[AppointmentCreate]) -> Response[Appointment]:
 
     Emits the event `appointment.created` (promises 6).
     """
-    return request.create(lambda: commands.create(request.scope, request.body))
+    return request.create(lambda: appointment_commands.create(request.scope, request.body))
 
 
 def update(request: Request[AppointmentPatch]) -> Response[Appointment]:
@@ -27,7 +27,7 @@ def update(request: Request[AppointmentPatch]) -> Response[Appointment]:
     `pending`, and `cancelled` is final. Each change emits one event: that of the status or the time, or else
     `appointment.updated` (promises 3, 6 and 11).
     """
-    return request.commit(lambda: commands.update(request.scope, request.find(APPOINTMENTS), request.body))
+    return request.commit(lambda: appointment_commands.update(request.scope, request.find(APPOINTMENTS), request.body))
 
 
 def delete(request: Request[None]) -> Response[Appointment]:
@@ -36,7 +36,7 @@ def delete(request: Request[None]) -> Response[Appointment]:
     Cancels the appointment if it is not cancelled, with the event `appointment.cancelled`, and sets `deleted_at`. Lists
     no longer include it, but it can still be retrieved. A repeated request returns the same appointment (promises 6).
     """
-    return request.commit(lambda: commands.delete(request.scope, request.find(APPOINTMENTS)))
+    return request.commit(lambda: appointment_commands.delete(request.scope, request.find(APPOINTMENTS)))
 
 
 app = Service(

@@ -6,7 +6,7 @@ from shared.api.collection_operations import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
-from shared.conversations import commands
+from shared.conversations import commands as conversation_commands
 from shared.conversations.participants import CUSTOMER_ERRORS
 from shared.conversations.resource import (
     CONVERSATIONS,
@@ -27,7 +27,7 @@ def create(request: Request[ConversationCreate]) -> Response[Conversation]:
     The conversation has no messages yet. A message to a new thread creates one, too. The customer is matched, and
     created if none matches (promises 8).
     """
-    return request.create(lambda: commands.create(request.scope, request.body))
+    return request.create(lambda: conversation_commands.create(request.scope, request.body))
 
 
 def list_messages(request: Request[None]) -> Response[Page[Message]]:
@@ -48,7 +48,9 @@ def end(request: Request[fields.Nothing]) -> Response[Conversation]:
     Another conversation can then use its `external_id`. A conversation that has already ended is returned unchanged
     (promises 8).
     """
-    return request.commit(lambda: commands.end(request.scope, CONVERSATIONS.find(request.scope, request.id)))
+    return request.commit(
+        lambda: conversation_commands.end(request.scope, CONVERSATIONS.find(request.scope, request.id))
+    )
 
 
 def resume(request: Request[fields.Nothing]) -> Response[Conversation]:
@@ -57,7 +59,7 @@ def resume(request: Request[fields.Nothing]) -> Response[Conversation]:
     The agent replies to the next message. A conversation in which nobody waits for a person is returned unchanged
     (promises 11).
     """
-    return request.commit(lambda: commands.resume(request.scope, request.id))
+    return request.commit(lambda: conversation_commands.resume(request.scope, request.id))
 
 
 app = Service(

@@ -10,7 +10,7 @@ from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.core.errors import Code
-from shared.customers import commands
+from shared.customers import commands as customer_commands
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
 from shared.resources import fields
 
@@ -20,7 +20,7 @@ def create(request: Request[CustomerCreate]) -> Response[Customer]:
 
     Emits the event `customer.created`. Neither `phone` nor `external_id` is unique (promises 5).
     """
-    return request.create(lambda: commands.create(request.scope, request.body))
+    return request.create(lambda: customer_commands.create(request.scope, request.body))
 
 
 def update(request: Request[CustomerPatch]) -> Response[Customer]:
@@ -29,7 +29,7 @@ def update(request: Request[CustomerPatch]) -> Response[Customer]:
     A merge patch: an absent field keeps its value, and null clears it. Emits the event `customer.updated`, unless
     nothing changes (promises 3 and 5).
     """
-    return request.commit(lambda: commands.update(request.scope, request.find(CUSTOMERS), request.body))
+    return request.commit(lambda: customer_commands.update(request.scope, request.find(CUSTOMERS), request.body))
 
 
 def delete(request: Request[None]) -> Response[Customer]:
@@ -38,7 +38,7 @@ def delete(request: Request[None]) -> Response[Customer]:
     Sets `deleted_at` and emits the event `customer.deleted`. Lists no longer include the customer, but it can still be
     retrieved. Its queued and consent-pending calls fail. A repeated request returns the same customer (promises 5).
     """
-    return request.commit(lambda: commands.delete(request.scope, request.find(CUSTOMERS)))
+    return request.commit(lambda: customer_commands.delete(request.scope, request.find(CUSTOMERS)))
 
 
 def opt_in(request: Request[fields.Nothing]) -> Response[Customer]:
@@ -47,7 +47,7 @@ def opt_in(request: Request[fields.Nothing]) -> Response[Customer]:
     The person agrees to be called again: `do_not_call` is false afterwards, and the opt-out of the phone is lifted. A
     repeated request returns the same customer (promises 11).
     """
-    return request.commit(lambda: commands.opt_in(request.scope, request.find(CUSTOMERS)))
+    return request.commit(lambda: customer_commands.opt_in(request.scope, request.find(CUSTOMERS)))
 
 
 app = Service(

@@ -13,7 +13,7 @@ from shared.core.errors import Code
 from shared.resources import fields, list_pages, queries
 from shared.resources.queries import Page
 from shared.webhooks import events
-from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
 from shared.webhooks.events import EVENTS, Event
@@ -38,7 +38,7 @@ def list_deliveries(request: Request[None]) -> Response[Page[Delivery]]:
     if not page.rows:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)
-    rows = commands.cancel_closed(request.scope, cast("list[DeliveryRow]", page.rows))
+    rows = delivery_commands.cancel_closed(request.scope, cast("list[DeliveryRow]", page.rows))
     return Response(200, page.envelope(request.path, [fields.to_json(deliveries.view(row)) for row in rows]))
 
 
@@ -48,7 +48,7 @@ def retrieve_delivery(request: Request[None]) -> Response[Delivery]:
     Returns the delivery with all of its attempts (promises 9).
     """
     stored = deliveries.find(request.scope, request.id, request.params["delivery_id"])
-    [row] = commands.cancel_closed(request.scope, [stored])
+    [row] = delivery_commands.cancel_closed(request.scope, [stored])
     return responses.ok(deliveries.view(row))
 
 
@@ -59,7 +59,7 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response[Delivery]:
     endpoint was deleted, the response is a 404 (promises 9).
     """
     delivery_id = request.params["delivery_id"]
-    return request.commit(lambda: commands.retry(request.scope, request.id, delivery_id), responses.accepted)
+    return request.commit(lambda: delivery_commands.retry(request.scope, request.id, delivery_id), responses.accepted)
 
 
 app = Service(

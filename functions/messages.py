@@ -18,7 +18,8 @@ from shared.api.requests import Request
 from shared.api.responses import Deferred, Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.aws.services import Unavailable
-from shared.conversations import commands, replies, turns
+from shared.conversations import commands as conversation_commands
+from shared.conversations import replies, turns
 from shared.conversations.commands import SentMessage
 from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS
 from shared.conversations.resource import (
@@ -53,10 +54,12 @@ def send(request: Request[MessageCreate]) -> Response[PostedMessage]:
     """
     if request.body.role == "staff":
         return request.commit(
-            lambda: commands.add_staff_message(request.scope, request.id, request.body.content),
+            lambda: conversation_commands.add_staff_message(request.scope, request.id, request.body.content),
             lambda added: Response(201, fields.to_json(added), messages_path(request.id)),
         )
-    return _commit_message(request, partial(commands.add_user_message, request.scope, request.id, request.body))
+    return _commit_message(
+        request, partial(conversation_commands.add_user_message, request.scope, request.id, request.body)
+    )
 
 
 def send_to_thread(request: Request[ThreadMessageCreate]) -> Response[AnsweredMessage]:
@@ -66,7 +69,9 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response[AnsweredMe
     none is active. Otherwise this is the same as a message to a conversation by its id (promises
     8).
     """
-    return _commit_message(request, partial(commands.add_user_message_to_thread, request.scope, request.body))
+    return _commit_message(
+        request, partial(conversation_commands.add_user_message_to_thread, request.scope, request.body)
+    )
 
 
 def _commit_message(

@@ -9,7 +9,7 @@ from shared.api.collection_operations import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
-from shared.calls import commands as calls
+from shared.calls import commands as call_commands
 from shared.calls import recordings, transcripts
 from shared.calls.commands import Call, CallCreate
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
@@ -60,11 +60,11 @@ def call_customer(request: Request[CallCreate]) -> Response[Call]:
     consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
     call is never redialed (promises 7).
     """
-    return request.commit(lambda: calls.call_customer(request.scope, request.id, request.body), _call_response)
+    return request.commit(lambda: call_commands.call_customer(request.scope, request.id, request.body), _call_response)
 
 
 def _call_response(session: Session) -> Response[Call]:
-    call = calls.to_call(session)
+    call = call_commands.to_call(session)
     if call["status"] == "consent_pending":
         return responses.accepted(call)
     return responses.created(call, f"/v1/sessions/{call['session_id']}")
@@ -76,7 +76,7 @@ def cancel(request: Request[fields.Nothing]) -> Response[Session]:
     The session ends as `failed` with the reason `canceled`, also while it waits for consent. A repeated request returns
     the same session. A call that is under way cannot be canceled (promises 7).
     """
-    return request.commit(lambda: calls.cancel(request.scope, request.id))
+    return request.commit(lambda: call_commands.cancel(request.scope, request.id))
 
 
 def transcript(request: Request[None]) -> Response[Transcript]:

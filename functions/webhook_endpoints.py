@@ -9,9 +9,9 @@ from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.core.errors import Code
 from shared.resources import fields
-from shared.webhooks.deliveries import commands as deliveries
+from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries.resource import Delivery
-from shared.webhooks.endpoints import commands
+from shared.webhooks.endpoints import commands as endpoint_commands
 from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
     DeletedWebhookEndpoint,
@@ -30,7 +30,7 @@ def create(request: Request[WebhookEndpointCreate]) -> Response[WebhookEndpointW
     mode (promises 9).
     """
     return request.commit(
-        lambda: commands.create(request.scope, request.body),
+        lambda: endpoint_commands.create(request.scope, request.body),
         lambda endpoint: _with_secret(201, endpoint),
     )
 
@@ -41,7 +41,9 @@ def update(request: Request[WebhookEndpointPatch]) -> Response[WebhookEndpoint]:
     A merge patch: an absent field keeps its value, and null clears it. If the endpoint is disabled, its waiting
     deliveries are canceled (promises 3 and 9).
     """
-    return request.commit(lambda: commands.update(request.scope, request.find(WEBHOOK_ENDPOINTS), request.body))
+    return request.commit(
+        lambda: endpoint_commands.update(request.scope, request.find(WEBHOOK_ENDPOINTS), request.body)
+    )
 
 
 def delete(request: Request[None]) -> Response[DeletedWebhookEndpoint]:
@@ -49,7 +51,7 @@ def delete(request: Request[None]) -> Response[DeletedWebhookEndpoint]:
 
     The endpoint no longer exists, and its waiting deliveries are canceled (promises 9).
     """
-    return request.commit(lambda: commands.delete(request.scope, request.find(WEBHOOK_ENDPOINTS)))
+    return request.commit(lambda: endpoint_commands.delete(request.scope, request.find(WEBHOOK_ENDPOINTS)))
 
 
 def rotate_secret(request: Request[SecretRotation]) -> Response[WebhookEndpointWithSecret]:
@@ -59,7 +61,7 @@ def rotate_secret(request: Request[SecretRotation]) -> Response[WebhookEndpointW
     (promises 9), unless the request says how long deliveries are signed with both (promises 11).
     """
     return request.commit(
-        lambda: commands.rotate_secret(request.scope, request.id, request.body),
+        lambda: endpoint_commands.rotate_secret(request.scope, request.id, request.body),
         lambda endpoint: _with_secret(200, endpoint),
     )
 
@@ -70,7 +72,7 @@ def test(request: Request[fields.Nothing]) -> Response[Delivery]:
     Queues a synthetic `appointment.created` event to this endpoint only, whatever its filters are, and returns its
     delivery (promises 9).
     """
-    return request.commit(lambda: deliveries.test(request.scope, request.id), responses.accepted)
+    return request.commit(lambda: delivery_commands.test(request.scope, request.id), responses.accepted)
 
 
 def _with_secret(status: int, endpoint: WebhookEndpointWithSecret) -> Response[WebhookEndpointWithSecret]:

@@ -17,7 +17,7 @@ from functions.admin.visits import PROJECT, AdminPage, InProject, SentBefore, Vi
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.agent_settings import hours
 from shared.agent_settings.policy import DURATION_MS
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import (
     APPOINTMENTS,
     Appointment,
@@ -122,7 +122,7 @@ def create(visit: InProject) -> Response:
     customer = CUSTOMERS.find(visit.scope, visit.params["id"]).doc
     try:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
-        change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
+        change = appointment_commands.create(visit.scope, fields.validate(AppointmentCreate, values))
         forms.warn(visit, _warnings(visit, change.doc), "Create appointment", "at")
         after = {"customer": customer["id"], **forms.part(change.doc, _AUDITED)}
         created = visit.commit(
@@ -259,7 +259,7 @@ def _change(visit: InProject, patch_of: Any, action: str, button: str | None = N
     def command() -> Change[Appointment]:
         record = _find(visit)
         patch = fields.validate(AppointmentPatch, patch_of(record.doc))
-        change = appointments.update(visit.scope, record, patch)
+        change = appointment_commands.update(visit.scope, record, patch)
         appointment = change.doc
         changed = forms.changed(record.doc, appointment)
         if button and {"appointment_at", "duration_minutes"} & {*changed}:

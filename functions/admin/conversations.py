@@ -11,7 +11,7 @@ from starlette.responses import Response
 from functions.admin import lists, names, today
 from functions.admin.visits import PROJECT, AdminPage, InProject, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.conversations import commands
+from shared.conversations import commands as conversation_commands
 from shared.conversations import resource as conversations
 from shared.conversations.resource import (
     CONVERSATIONS,
@@ -83,14 +83,15 @@ def _waiting(visit: InProject) -> tuple[list[ConversationRecord], str | None]:
 def _digest(records: list[ConversationRecord]) -> str:
     """A digest of what the queue shows. It changes each minute, as the waiting times do."""
     shown = [
-        (one.doc["id"], one.doc["handoff"], commands.taken_by(one), one.row.get("latest_message")) for one in records
+        (one.doc["id"], one.doc["handoff"], conversation_commands.taken_by(one), one.row.get("latest_message"))
+        for one in records
     ]
     return hashlib.sha256(repr((clock.now() // clock.MINUTE, shown)).encode()).hexdigest()[:16]
 
 
 def _queue(visit: InProject, records: list[ConversationRecord], cursor: str | None) -> dict[str, Any]:
     return {
-        "waiting": [(one.doc, commands.taken_by(one)) for one in records],
+        "waiting": [(one.doc, conversation_commands.taken_by(one)) for one in records],
         "starting_after": visit.query.get("starting_after", ""),
         "cursor": cursor,
         "latest": conversations.latest_messages(visit.scope, records),
@@ -122,7 +123,7 @@ def _thread(visit: InProject, error: ApiError | None = None) -> Response:
         error=error,
         messages=messages,
         named=names.of(visit, [record.doc["customer_id"], *ids]),
-        taken_by=commands.taken_by(record),
+        taken_by=conversation_commands.taken_by(record),
         next_appointment=today.next_of(visit, record.doc["customer_id"]),
         cursor=page.next_cursor,
         notice=NOTICES.get(visit.query.get("notice", "")),
@@ -134,7 +135,8 @@ def take(visit: InProject) -> Response:
     id, who = visit.params["id"], visit.actor.who
     try:
         conversation = visit.commit(
-            lambda: commands.take(visit.scope, id, who), lambda one: visit.entry("conversation.taken", one["id"])
+            lambda: conversation_commands.take(visit.scope, id, who),
+            lambda one: visit.entry("conversation.taken", one["id"]),
         )
     except ApiError as error:
         if error.status == 404:
@@ -147,14 +149,18 @@ def take(visit: InProject) -> Response:
 def release(visit: InProject) -> Response:
     """Let others take a conversation."""
     id = visit.params["id"]
-    visit.commit(lambda: commands.release(visit.scope, id), lambda one: visit.entry("conversation.released", one["id"]))
+    visit.commit(
+        lambda: conversation_commands.release(visit.scope, id),
+        lambda one: visit.entry("conversation.released", one["id"]),
+    )
     return visit.redirect(visit.path(SECTION, f"{id}?notice=released"))
 
 
 def end(visit: InProject) -> Response:
     """End a conversation."""
     visit.commit(
-        lambda: commands.end(visit.scope, _find(visit)), lambda one: visit.entry("conversation.ended", one["id"])
+        lambda: conversation_commands.end(visit.scope, _find(visit)),
+        lambda one: visit.entry("conversation.ended", one["id"]),
     )
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=ended"))
 
@@ -162,7 +168,7 @@ def end(visit: InProject) -> Response:
 def give_back(visit: InProject) -> Response:
     """Give a conversation that was handed off back to the agent."""
     visit.commit(
-        lambda: commands.resume(visit.scope, visit.params["id"]),
+        lambda: conversation_commands.resume(visit.scope, visit.params["id"]),
         lambda one: visit.entry("conversation.given_back", one["id"]),
     )
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=given_back"))
@@ -173,7 +179,7 @@ def reply(visit: InProject) -> Response:
     try:
         body = fields.validate(StaffMessageCreate, {"content": visit.form.get("content", "")})
         added = visit.commit(
-            lambda: commands.add_staff_message(visit.scope, visit.params["id"], body.content),
+            lambda: conversation_commands.add_staff_message(visit.scope, visit.params["id"], body.content),
             lambda message: visit.entry(
                 "conversation.message_added", message["conversation"]["id"], after={"message": message["id"]}
             ),

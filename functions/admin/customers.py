@@ -11,14 +11,14 @@ from functions.admin import exports, forms, lists, names, timeline, times, today
 from functions.admin.visits import PROJECT, AdminPage, InProject, Refused, SentBefore, View
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
-from shared.calls import commands as calls
+from shared.calls import commands as call_commands
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
 from shared.calls.sessions import SESSIONS, Session
 from shared.core import clock
 from shared.core.call_statuses import Channel
 from shared.core.errors import ApiError, Code
-from shared.customers import commands as customers
+from shared.customers import commands as customer_commands
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
 from shared.erasure import access
@@ -112,7 +112,7 @@ def create(visit: InProject) -> Response:
     """Create a customer."""
     try:
         values = forms.texts(visit, _TEXTS) | {"metadata": forms.metadata(visit)}
-        change = customers.create(visit.scope, fields.validate(CustomerCreate, values))
+        change = customer_commands.create(visit.scope, fields.validate(CustomerCreate, values))
         customer = visit.commit(
             lambda: change, lambda new: visit.entry("customer.created", new["id"]), lambda _: visit.once()
         )
@@ -140,7 +140,7 @@ def edit(visit: InProject) -> Response:
         values = forms.texts(visit, edited & {*_TEXTS})
         if "metadata" in edited:
             values["metadata"] = forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))
-        change = customers.update(visit.scope, record, fields.validate(CustomerPatch, values))
+        change = customer_commands.update(visit.scope, record, fields.validate(CustomerPatch, values))
         changed = ", ".join(forms.changed(record.doc, change.doc))
         return change.with_writes(visit.entry("customer.changed", change.doc["id"], after={"fields": changed}))
 
@@ -161,7 +161,7 @@ def ask_to_delete(visit: InProject) -> Response:
 def delete(visit: InProject) -> Response:
     """Soft-delete a customer, whose queued calls fail."""
     visit.commit(
-        lambda: customers.delete(visit.scope, _find(visit)),
+        lambda: customer_commands.delete(visit.scope, _find(visit)),
         lambda one: visit.entry("customer.deleted", one["id"]),
     )
     return _back(visit, "deleted")
@@ -179,7 +179,7 @@ def opt_out(visit: InProject) -> Response:
 def opt_in(visit: InProject) -> Response:
     """Note that the person agrees to be called again."""
     visit.commit(
-        lambda: customers.opt_in(visit.scope, _find(visit)),
+        lambda: customer_commands.opt_in(visit.scope, _find(visit)),
         lambda one: visit.entry("customer.opted_in", one["id"]),
     )
     return _back(visit, "opted_in")
@@ -194,7 +194,7 @@ def call(visit: InProject) -> Response:
     """Place one call to a customer, now or at a chosen time, and go to it."""
 
     def command() -> Change[Session]:
-        change = calls.call_customer(visit.scope, visit.params["id"], options)
+        change = call_commands.call_customer(visit.scope, visit.params["id"], options)
         # What is refused is not warned of.
         forms.warn(visit, _warnings(visit, options), "Place the call", "not_before")
         return change

@@ -14,7 +14,7 @@ from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
 from shared.projects import request_log
 from shared.webhooks import events
-from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import Delivery, DeliveryStatus, DeliveryTrigger
 from shared.webhooks.endpoints import resource as endpoints
@@ -82,7 +82,7 @@ def retry(visit: InProject) -> Response:
 def send_again(visit: InProject, event_id: str, delivery_id: str) -> None:
     """Retry a delivery, with an entry in the audit trail. Raises ApiError."""
     visit.commit(
-        lambda: commands.retry(visit.scope, event_id, delivery_id),
+        lambda: delivery_commands.retry(visit.scope, event_id, delivery_id),
         lambda new: visit.entry("delivery.replayed", delivery_id, after={"event": event_id, "delivery": new["id"]}),
     )
 
@@ -91,7 +91,7 @@ def send_now(visit: InProject) -> Response:
     """Make the next attempt of a delivery that waits for it, instead of at its time."""
     event_id, delivery_id = visit.params["id"], visit.params["delivery"]
     visit.commit(
-        lambda: commands.send_now(visit.scope, event_id, delivery_id),
+        lambda: delivery_commands.send_now(visit.scope, event_id, delivery_id),
         lambda _: visit.entry("delivery.sent_now", delivery_id, after={"event": event_id}),
     )
     return visit.redirect(visit.path("events", f"{event_id}?notice=sent_now"))
@@ -102,7 +102,7 @@ def _deliveries(visit: InProject, event: EventRow) -> dict[str, Any]:
 
     `causes` are the requests that made them, by the delivery's id, and `requests` those that are in the log.
     """
-    rows = commands.cancel_closed(visit.scope, deliveries.of_event(visit.scope, event["sk"]))
+    rows = delivery_commands.cancel_closed(visit.scope, deliveries.of_event(visit.scope, event["sk"]))
     docs = [deliveries.view(row) for row in rows]
     causes = {row["sk"]: row.get("cause", "") for row in rows}
     requests = request_log.with_ids(visit.scope, filter(None, {event.get("cause", ""), *causes.values()}))

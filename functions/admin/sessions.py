@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from functions.admin import exports, lists, names
 from functions.admin.visits import PROJECT, AdminPage, InProject, View, not_found
 from shared.admin.members import MEMBER, OWNER, VIEWER
-from shared.calls import commands as calls
+from shared.calls import commands as call_commands
 from shared.calls import recordings, sessions, transcripts
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.core import clock
@@ -82,7 +82,7 @@ def cancel(visit: InProject) -> Response:
     """Cancel a call that waits to be dialed, or for consent."""
     id = visit.params["id"]
     try:
-        visit.commit(lambda: calls.cancel(visit.scope, id), lambda _: visit.entry("call.canceled", id))
+        visit.commit(lambda: call_commands.cancel(visit.scope, id), lambda _: visit.entry("call.canceled", id))
     except ApiError as error:
         record = _find(visit)
         parts = _parts(visit, record)

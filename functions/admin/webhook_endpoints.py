@@ -18,8 +18,8 @@ from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
 from shared.store.transactions import Change
 from shared.webhooks import failures, replays, statistics
-from shared.webhooks.deliveries import commands as deliveries
-from shared.webhooks.endpoints import commands
+from shared.webhooks.deliveries import commands as delivery_commands
+from shared.webhooks.endpoints import commands as endpoint_commands
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
@@ -72,7 +72,7 @@ def ask_to_create(visit: InProject) -> Response:
 def create(visit: InProject) -> Response:
     """Create an endpoint, and show its signing secret in this response and never again."""
     try:
-        change = commands.create(visit.scope, fields.validate(WebhookEndpointCreate, _sent(visit)))
+        change = endpoint_commands.create(visit.scope, fields.validate(WebhookEndpointCreate, _sent(visit)))
         endpoint = visit.commit(
             lambda: change,
             lambda new: visit.entry("webhook_endpoint.created", new["id"], after=forms.part(new, _AUDITED)),
@@ -157,7 +157,7 @@ def test(visit: InProject) -> Response:
     changed = {**sample["object"], **({"livemode": visit.scope.livemode} if "livemode" in sample["object"] else {})}
     before = {**changed, **sample["previous_attributes"]} if "previous_attributes" in sample else None
     delivery = visit.commit(
-        lambda: deliveries.send_sample(visit.scope, endpoint_id, type, changed, before),
+        lambda: delivery_commands.send_sample(visit.scope, endpoint_id, type, changed, before),
         lambda new: visit.entry("webhook_endpoint.tested", endpoint_id, after={"type": type, "delivery": new["id"]}),
     )
     return visit.redirect(visit.path("events", f"{delivery['event_id']}?notice=tested"))
@@ -175,7 +175,7 @@ def rotate(visit: InProject) -> Response:
     options = fields.validate(SecretRotation, {"previous_secret_valid_seconds": valid_s})
     try:
         endpoint = visit.commit(
-            lambda: commands.rotate_secret(visit.scope, visit.params["id"], options),
+            lambda: endpoint_commands.rotate_secret(visit.scope, visit.params["id"], options),
             lambda rotated: visit.entry(
                 "webhook_endpoint.secret_rotated",
                 rotated["id"],
@@ -199,7 +199,7 @@ def delete(visit: InProject) -> Response:
     def command() -> Change[DeletedWebhookEndpoint]:
         record = _find(visit)
         entry = visit.entry("webhook_endpoint.deleted", record.doc["id"], before=forms.part(record.doc, _AUDITED))
-        return commands.delete(visit.scope, record).with_writes(entry)
+        return endpoint_commands.delete(visit.scope, record).with_writes(entry)
 
     visit.commit(command)
     return visit.redirect(visit.path(f"{SECTION}?notice=deleted"))
@@ -216,7 +216,7 @@ def _back(visit: InProject, notice: str) -> Response:
 def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], WebhookEndpointPatch], action: str) -> None:
     def command() -> Change[WebhookEndpoint]:
         record = _find(visit)
-        change = commands.update(visit.scope, record, patch_of(record.doc))
+        change = endpoint_commands.update(visit.scope, record, patch_of(record.doc))
         endpoint = change.doc
         before, after = forms.part(record.doc, _AUDITED), forms.part(endpoint, _AUDITED)
         changed = [name for name in _AUDITED if before[name] != after[name]]

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from shared.agent_settings import hours, policy
 from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
-from shared.appointments import commands
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import (
     APPOINTMENTS,
     Appointment,
@@ -512,7 +512,7 @@ class Tools:
         if refusal := self._refusal():
             return refusal
         try:
-            after = commands.apply(record.doc, patch)
+            after = appointment_commands.apply(record.doc, patch)
         except ApiError as error:
             return ToolResult(False, error.message)
         self.result.outcome = outcome

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
-from shared.agent_settings import commands as agent_settings
+from shared.agent_settings import commands as agent_settings_commands
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, AppointmentStatus, call_count
 from shared.calls import project_limits, sessions, simulated_numbers, transitions
 from shared.calls.consent import consents
@@ -98,7 +98,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         appointment_id=options.appointment_id,
         channel=channel,
         not_before=options.not_before,
-        dial_at=transitions.next_dial_time(agent_settings.of_rows(scope, rows).settings, options.not_before),
+        dial_at=transitions.next_dial_time(agent_settings_commands.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
     links = _link_session(scope, session, customer, appointment)
@@ -255,7 +255,7 @@ def _check_options(customer_id: str, options: CallCreate) -> None:
 
 def _read_rows(scope: Scope, customer_id: str, options: CallCreate) -> table.Rows:
     """The rows that a new call depends on, apart from the consent, in one read."""
-    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *project_limits.keys(scope), *agent_settings.keys(scope)]
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *project_limits.keys(scope), *agent_settings_commands.keys(scope)]
     keys += opted_out_phones.keys(scope)
     if options.appointment_id is not None:
         keys.append((scope.pk(APPOINTMENTS.kind), options.appointment_id))

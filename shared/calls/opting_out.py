@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shared.calls import commands as calls
+from shared.calls import commands as call_commands
 from shared.calls import sessions, transitions
 from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS
@@ -40,7 +40,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
         return Change(customer, writes, end_calls)
     if in_call is not None and record.row.get("active_session") == in_call:
         return Change(customer, [*writes, *CUSTOMERS.replace(scope, record, customer)], end_calls)
-    change = calls.stop_calling(scope, record, customer)
+    change = call_commands.stop_calling(scope, record, customer)
 
     def wake_and_end_calls() -> None:
         for each in (change.after_commit, end_calls):
@@ -94,4 +94,4 @@ def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -
     writes = transitions.end_by_opt_out(scope, active)
     if writes:
         table.write(writes)
-        calls.wake(scope, active.doc["id"])
+        call_commands.wake(scope, active.doc["id"])

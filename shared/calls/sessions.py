@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from shared.agent_settings import commands as agent_settings
+from shared.agent_settings import commands as agent_settings_commands
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
 from shared.core.call_statuses import (
@@ -241,7 +241,7 @@ class Subject:
 
     customer: CustomerRecord | None
     appointment: AppointmentRecord | None
-    stored: agent_settings.Stored
+    stored: agent_settings_commands.Stored
 
 
 def subject(scope: Scope, session: Session) -> Subject:
@@ -249,9 +249,9 @@ def subject(scope: Scope, session: Session) -> Subject:
     customer_key = (scope.pk(CUSTOMERS.kind), session["customer_id"])
     id = session["appointment_id"]
     appointment_key = (scope.pk(APPOINTMENTS.kind), id or "")
-    keys = [customer_key, *([appointment_key] if id else []), *agent_settings.keys(scope)]
+    keys = [customer_key, *([appointment_key] if id else []), *agent_settings_commands.keys(scope)]
     rows = table.get_many(keys)
-    stored = agent_settings.of_rows(scope, rows)
+    stored = agent_settings_commands.of_rows(scope, rows)
     if customer_key not in rows:
         return Subject(None, None, stored)
     customer = CUSTOMERS.record(rows[customer_key])

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.core import ids
 from shared.core.errors import ApiError, Code, not_found_in_body
-from shared.customers import commands
+from shared.customers import commands as customer_commands
 from shared.customers.resource import CUSTOMERS, CustomerFields, must_exist
 from shared.resources import fields, list_pages
 from shared.resources.queries import Query
@@ -82,5 +82,5 @@ def resolve(scope: Scope, customer: CustomerReference | None) -> tuple[str | Non
             query = Query(limit=1, starting_after=None, filters={field: (value,)})
             for row in list_pages.read(scope, CUSTOMERS, query).rows:
                 return row["sk"], [table.Check(scope.pk(CUSTOMERS.kind), row["sk"])]
-    change = commands.insert(scope, customer, customer.phone, customer.metadata)
+    change = customer_commands.insert(scope, customer, customer.phone, customer.metadata)
     return change.doc["id"], change.writes

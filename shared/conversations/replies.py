@@ -23,14 +23,15 @@ from shared.agent import (
 )
 from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, escape
-from shared.agent_settings import commands as agent_settings
+from shared.agent_settings import commands as agent_settings_commands
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.aws.services import Unavailable
-from shared.calls import commands as calls
+from shared.calls import commands as call_commands
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
 from shared.calls.sessions import Session
-from shared.conversations import commands, turns
+from shared.conversations import commands as conversation_commands
+from shared.conversations import turns
 from shared.conversations.resource import (
     CONVERSATIONS,
     MESSAGES,
@@ -176,7 +177,7 @@ def _agent_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: 
         settings=stored.for_agent,
         proposal=Proposal.from_json(conversation.row.get("proposal")),
         customer_id=customer_id,
-        can_call=may_call and customer is not None and calls.can_be_called(customer),
+        can_call=may_call and customer is not None and call_commands.can_be_called(customer),
     )
     if turn.scope.is_simulated and turn_input.message == SIMULATED_ERROR:
         return _apology(stored.business)
@@ -203,11 +204,11 @@ def _apology(business: str | None = None) -> TurnReply:
     return TurnReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True, business=business)
 
 
-def _read(scope: Scope, customer_id: str | None) -> tuple[agent_settings.Stored, CustomerRecord | None]:
+def _read(scope: Scope, customer_id: str | None) -> tuple[agent_settings_commands.Stored, CustomerRecord | None]:
     """The agent's settings, and the customer; None if it is deleted or the conversation has none. In one read."""
-    key, keys = (scope.pk(CUSTOMERS.kind), customer_id or ""), agent_settings.keys(scope)
+    key, keys = (scope.pk(CUSTOMERS.kind), customer_id or ""), agent_settings_commands.keys(scope)
     rows = table.get_many(keys if customer_id is None else [*keys, key])
-    return agent_settings.of_rows(scope, rows), CUSTOMERS.record(rows[key]) if key in rows else None
+    return agent_settings_commands.of_rows(scope, rows), CUSTOMERS.record(rows[key]) if key in rows else None
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
@@ -247,7 +248,7 @@ def _introduced(turn: ClaimedTurn, conversation: ConversationRecord, turn_reply:
     is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
     if is_forced or conversation.row.get("introduced"):
         return turn_reply
-    business = turn_reply.business or agent_settings.read(turn.scope).business
+    business = turn_reply.business or agent_settings_commands.read(turn.scope).business
     reply = dataclasses.replace(turn_reply.reply, content=_introduction(business) + turn_reply.reply.content)
     return dataclasses.replace(turn_reply, reply=reply, introduces=True)
 
@@ -256,7 +257,7 @@ def _introduction(business: str) -> str:
     return f"{INTRODUCTION}{escape(business)}.\n\n"
 
 
-def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
+def preview(scope: Scope, stored: agent_settings_commands.Stored, message: str) -> str:
     """The reply of test mode, with these settings, to the first message of an unknown customer."""
     turn_input = TurnInput((), message, settings=stored.for_agent)
     agent = agent_for(dataclasses.replace(scope, livemode=False))
@@ -276,7 +277,7 @@ def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, reply: 
     if not reply.result.wants_call or _is_ended(conversation):
         return None
     assert conversation.doc["customer_id"] is not None
-    return calls.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+    return call_commands.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
 
 
 def _is_ended(conversation: ConversationRecord) -> bool:
@@ -350,7 +351,7 @@ def _conversation_after(
     unlocked["introduced"] = turn_reply.introduces or conversation.row.get("introduced")
     unlocked["held"] = (turn_reply.holding or conversation.row.get("held") or None) if waits is not None else None
     if result.has("conversation_ended"):
-        return commands.end(turn.scope, conversation, at, unlocked)
+        return conversation_commands.end(turn.scope, conversation, at, unlocked)
     after: Conversation = {**before, "last_message_at": at}
     if before["status"] == ConversationStatus.ACTIVE:
         after = {**after, "waiting": waits is not None, "handoff": waits}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.appointments.resource import Appointment, AppointmentStatus
-from shared.calls import commands as calls
+from shared.calls import commands as call_commands
 from shared.calls.sessions import Session
 from shared.conversations.resource import Conversation, ConversationStatus, Message, Role
 from shared.core import clock, ids
@@ -69,7 +69,7 @@ APPOINTMENT: Appointment = {
     "deleted_at": None,
 }
 SESSION: Session = {
-    **calls.new(
+    **call_commands.new(
         _SCOPE,
         CUSTOMER,
         appointment_id=APPOINTMENT["id"],

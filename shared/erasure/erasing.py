@@ -23,11 +23,11 @@ from shared.calls import recordings, transcripts, transitions
 from shared.calls.consent import consents
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS
-from shared.conversations import commands as conversations
+from shared.conversations import commands as conversation_commands
 from shared.conversations.resource import CONVERSATIONS, ConversationStatus, messages_pk
 from shared.core import clock
 from shared.core.call_statuses import SessionCallStatus
-from shared.customers import commands
+from shared.customers import commands as customer_commands
 from shared.customers import resource as customers
 from shared.customers.resource import CUSTOMERS, Customer
 from shared.erasure import stored_batches
@@ -126,7 +126,7 @@ def _delete_customer(scope: Scope, customer_id: str) -> bool:
         row = CUSTOMERS.row(scope, customer_id)
         if row is None:
             return Change(None)
-        change = commands.delete(scope, CUSTOMERS.record(row))
+        change = customer_commands.delete(scope, CUSTOMERS.record(row))
         return Change(change.doc, change.writes, change.after_commit)
 
     return bool(transactions.commit(delete).writes)
@@ -173,7 +173,7 @@ def _end_conversation(scope: Scope, conversation_id: str) -> bool:
     row = CONVERSATIONS.row(scope, conversation_id)
     if row is None:
         return False
-    writes = conversations.end(scope, CONVERSATIONS.record(row)).writes
+    writes = conversation_commands.end(scope, CONVERSATIONS.record(row)).writes
     if writes:
         table.write(writes)
     return bool(writes)
@@ -255,7 +255,7 @@ def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
             _delete(pk, message["sk"])
         done["messages"] += len(page)
     if record.doc["status"] != ConversationStatus.ENDED:
-        for write in conversations.free_thread(scope, record.doc):
+        for write in conversation_commands.free_thread(scope, record.doc):
             _execute(write)
     _delete(row["pk"], row["sk"])
     return +done

@@ -9,7 +9,8 @@ from shared.core import clock, ids
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import events
-from shared.webhooks.deliveries import commands, resource
+from shared.webhooks.deliveries import commands as delivery_commands
+from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
 from shared.webhooks.failures import DeliveryPage, entries_of
 
@@ -42,14 +43,14 @@ def page(
     A `starting_after` that is not the id of a delivery counts as absent. A page may be short, because few of the
     deliveries that were read pass the filter; it has a cursor then.
     """
-    partition, prefix = resource.endpoint_partition(scope, endpoint_id), DELIVERIES.prefix
+    partition, prefix = deliveries.endpoint_partition(scope, endpoint_id), DELIVERIES.prefix
     least, most = ids.first_of(prefix, wanted.since), ids.before(prefix, ids.first_of(prefix, wanted.until))
     if starting_after and ids.is_id(prefix, starting_after):
         most = min(most, ids.before(prefix, starting_after))
     most_read = _MOST_READ if wanted.status or wanted.type else limit
     entries = entries_of(partition, most_read + 1, least, most, index="f2")
     rows = cast("list[DeliveryRow]", table.rows_of(entries[:most_read]))
-    passing = list(filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows))))
+    passing = list(filter(wanted.passes, map(deliveries.view, delivery_commands.cancel_closed(scope, rows))))
     if len(passing) > limit:
         return DeliveryPage(passing[:limit], passing[limit - 1]["id"])
     return DeliveryPage(passing, entries[most_read - 1]["sk"] if len(entries) > most_read else None)

@@ -14,7 +14,7 @@ from typing import cast
 from shared.core import clock, ids
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, DeliveryStatus, Phase, phase
 from shared.webhooks.endpoints.resource import Snapshot
@@ -53,7 +53,7 @@ def page(
         entries += entries_of(_partition(scope, endpoint_id, retrying), limit + 1, least, most)
     entries.sort(key=lambda entry: str(entry["sk"]), reverse=True)
     page_entries = entries[:limit]
-    docs = [deliveries.view(row) for row in commands.cancel_closed(scope, read(page_entries))]
+    docs = [deliveries.view(row) for row in delivery_commands.cancel_closed(scope, read(page_entries))]
     status = DeliveryStatus.ATTEMPTING if retrying else DeliveryStatus.FAILED
     return DeliveryPage(
         [doc for doc in docs if doc["status"] == status], page_entries[-1]["sk"] if len(entries) > limit else None

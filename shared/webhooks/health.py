@@ -19,7 +19,7 @@ from shared.store.keys import Scope
 from shared.store.transactions import Change
 from shared.webhooks import queues
 from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus
-from shared.webhooks.endpoints import commands
+from shared.webhooks.endpoints import commands as endpoint_commands
 from shared.webhooks.endpoints.resource import HANGING_FROM, WEBHOOK_ENDPOINTS, DisabledReason, Snapshot, unchanged
 from shared.webhooks.queues import Arrival
 
@@ -142,7 +142,7 @@ def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change
         return Change(None)
     if reason is DisabledReason.FAILING and row.get("failing_since") != endpoint.failing_since:
         return Change(None)
-    change = commands.disable(scope, record, reason)
+    change = endpoint_commands.disable(scope, record, reason)
     if not change.writes:
         return Change(None)
     return Change(None, change.writes, after_commit=lambda: send_notice(scope, endpoint, HealthNotice.DISABLED))

@@ -22,7 +22,7 @@ from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import failures, queues
-from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
@@ -263,7 +263,7 @@ def _retry(
             writes: Sequence[table.Write] = []
             name = "skipped_count"
             try:
-                retry = commands.retry(scope, event_id, row["sk"], unless_retried=True)
+                retry = delivery_commands.retry(scope, event_id, row["sk"], unless_retried=True)
             except ApiError as error:
                 if error.code not in (Code.RESOURCE_NOT_FOUND, Code.DELIVERY_IN_PROGRESS):
                     return sent, ReplayEnd.DISABLED

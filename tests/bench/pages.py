@@ -151,13 +151,13 @@ def _instants() -> Iterator[clock.Instant]:
 
 def _people(scope: Scope) -> Iterator[table.Row]:
     """Customers of one family name, with the rows by which they are found."""
-    from shared.customers import commands
+    from shared.customers import commands as customer_commands
     from shared.customers.resource import CustomerCreate
     from shared.store import table
 
     for number in range(ROWS):
         body = CustomerCreate.model_construct(phone=f"+1500{number:07d}", name=f"Ada{number} Lovelace")
-        yield from (write.row for write in commands.create(scope, body).writes if isinstance(write, table.Put))
+        yield from (write.row for write in customer_commands.create(scope, body).writes if isinstance(write, table.Put))
 
 
 def _appointments(scope: Scope, customer_id: str, today: clock.Instant) -> Iterator[table.Row]:

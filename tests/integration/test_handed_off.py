@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from shared.conversations import commands
+from shared.conversations import commands as conversation_commands
 from shared.core.errors import ApiError
 from shared.store import table, transactions
 from tests.support.clocks import Clock
@@ -26,7 +26,7 @@ from tests.support.stage import Stage
 
 def resume(thread: Thread) -> bool:
     """Whether giving the conversation back changed anything."""
-    return bool(transactions.commit(lambda: commands.resume(thread.scope, thread.id), "test").writes)
+    return bool(transactions.commit(lambda: conversation_commands.resume(thread.scope, thread.id), "test").writes)
 
 
 def test_the_agent_replies_to_the_next_message_of_a_conversation_that_is_given_back(
@@ -84,4 +84,4 @@ def test_a_conversation_is_given_back_during_a_turn(stage: Stage, stopped_clock:
 def test_an_unknown_conversation_cannot_be_given_back(stage: Stage) -> None:
     thread = new_thread(stage)
     with pytest.raises(ApiError, match="resource_not_found"):
-        commands.resume(thread.scope, "conv_x")
+        conversation_commands.resume(thread.scope, "conv_x")

@@ -12,7 +12,7 @@ from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import failures
-from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
@@ -39,7 +39,7 @@ class Waiting:
 
     def send_now(self) -> bool:
         """Whether there was anything to write. The wake-up of the attempt is delivered."""
-        change = commands.send_now(self.scope, self.doc["event_id"], self.doc["id"])
+        change = delivery_commands.send_now(self.scope, self.doc["event_id"], self.doc["id"])
         if change.writes:
             table.write(change.writes, ids.new("req_"))
         wake_up(self.stage, {"event_id": self.doc["event_id"], "id": change.doc["id"]})

@@ -9,7 +9,7 @@ from shared.agent import Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import TurnInput, TurnResult
 from shared.agent.wording import ATTEND
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import Appointment, AppointmentCreate
 from shared.store.keys import Scope
 from tests.support import rows
@@ -19,7 +19,7 @@ NOW = datetime(2027, 3, 3, 9, 0, tzinfo=UTC)  # a Wednesday; ten o'clock in Berl
 
 
 def appointment(at: str, **given: Any) -> Appointment:
-    return appointments.new(
+    return appointment_commands.new(
         SCOPE,
         AppointmentCreate.model_construct(
             **{"status": "pending", "timezone": "Europe/Berlin", "customer_id": "cust_1", "appointment_at": at} | given

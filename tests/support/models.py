@@ -15,7 +15,7 @@ from botocore.stub import Stubber
 from shared.agent import Reply, Utterance
 from shared.agent.bedrock import Bedrock
 from shared.agent.tools import Proposal, TurnInput
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import AppointmentCreate, AppointmentRecord
 from shared.store.keys import Scope
 from tests.support import rows
@@ -121,7 +121,7 @@ def appointment_record(
     customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any
 ) -> AppointmentRecord:
     given = {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
-    return rows.record(appointments.new(scope, AppointmentCreate.model_construct(**given)), version)
+    return rows.record(appointment_commands.new(scope, AppointmentCreate.model_construct(**given)), version)
 
 
 def turn_of(*mine: AppointmentRecord, message: str = "Hello", proposal: Proposal | None = None) -> TurnInput:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.conversations import commands as conversations
+from shared.conversations import commands as conversation_commands
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
@@ -45,5 +45,5 @@ def hand_off_and_take(stage: Stage, whole: Whole) -> None:
     hand_off(stage, whole)
     with as_test():
         scope = Scope(whole.story.project.id, False)
-        change = conversations.take(scope, whole.ids["conversations"], "staff@example.com")
+        change = conversation_commands.take(scope, whole.ids["conversations"], "staff@example.com")
         table.write(change.writes, "test")

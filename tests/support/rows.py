@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import APPOINTMENTS, AppointmentCreate, AppointmentRecord
 from shared.aws import services
-from shared.calls import commands as calls
+from shared.calls import commands as call_commands
 from shared.calls import sessions
 from shared.core import clock, ids
 from shared.core.call_statuses import Channel
@@ -36,7 +36,7 @@ def appointment(scope: Scope, **given: Any) -> table.Row:
     """An appointment made now, of a customer that need not exist."""
     least = {"status": "pending", "appointment_at": clock.iso(clock.now()), "customer_id": "cust_" + "0" * 26}
     body = AppointmentCreate.model_construct(**least | given)
-    return APPOINTMENTS.insert(scope, appointments.new(scope, body))[0].row
+    return APPOINTMENTS.insert(scope, appointment_commands.new(scope, body))[0].row
 
 
 def alternating(scope: Scope, filters: int) -> tuple[Iterator[table.Row], str]:
@@ -72,7 +72,7 @@ def event(scope: Scope, type: str, about: Mapping[str, Any]) -> table.Row:
 def session(scope: Scope, **given: Any) -> table.Row:
     """A session made now, of a customer that need not exist."""
     customer: Any = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
-    doc = calls.new(
+    doc = call_commands.new(
         scope,
         customer,
         appointment_id=None,

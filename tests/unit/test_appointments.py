@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import AppointmentCreate, AppointmentPatch
 from shared.core import clock
 from shared.core.errors import ApiError
@@ -52,7 +52,7 @@ def _stopped_clock() -> Iterator[None]:
 
 def appointment(status: str = "pending", **fields: Any) -> Any:
     given: dict[str, Any] = {"customer_id": "cust_1", "status": status, "appointment_at": TIME, "metadata": {"a": 1}}
-    made = appointments.new(Scope(1, False), AppointmentCreate.model_construct(**given))
+    made = appointment_commands.new(Scope(1, False), AppointmentCreate.model_construct(**given))
     before = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
     reason = {REASON_OF[status]: "because"} if status in REASON_OF else {}
     return {**made, **before, **reason, **fields}
@@ -60,14 +60,14 @@ def appointment(status: str = "pending", **fields: Any) -> Any:
 
 def apply_patch(before: Any, patch: dict[str, Any]) -> Any:
     """The appointment after a patch that changes it."""
-    after = appointments.apply(before, AppointmentPatch.model_validate(patch))
+    after = appointment_commands.apply(before, AppointmentPatch.model_validate(patch))
     assert after is not before
     return after
 
 
 def refusal(before: Any, patch: dict[str, Any]) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        appointments.apply(before, AppointmentPatch.model_validate(patch))
+        appointment_commands.apply(before, AppointmentPatch.model_validate(patch))
     return caught.value
 
 
@@ -79,7 +79,7 @@ def test_a_status_changes_by_the_promised_table(status: str, asked: str, cell: s
         assert error.status == int(cell)
         assert error.code == ("invalid_status_transition" if cell == "409" else "parameter_missing")
         return
-    after = appointments.apply(before, AppointmentPatch.model_validate(patch))
+    after = appointment_commands.apply(before, AppointmentPatch.model_validate(patch))
 
     if cell == "=":
         assert after is before
@@ -106,7 +106,7 @@ def test_a_new_time_reschedules_unless_the_same_patch_confirms(status: str, aske
 def test_the_time_that_it_has_already_is_no_new_time(status: str) -> None:
     before = appointment(status)
 
-    assert appointments.apply(before, AppointmentPatch.model_validate({"appointment_at": TIME})) is before
+    assert appointment_commands.apply(before, AppointmentPatch.model_validate({"appointment_at": TIME})) is before
     assert refusal(before, {"appointment_at": TIME, "status": "rescheduled"}).status == 400
 
 
@@ -148,7 +148,7 @@ def test_a_reason_is_gone_once_its_status_is(asked: str) -> None:
 @pytest.mark.parametrize(("status", "reason"), list(itertools.product(STATUSES, REASON_OF.values())))
 def test_a_reason_may_always_be_null(status: str, reason: str) -> None:
     # Null where nothing is set changes nothing.
-    after = appointments.apply(appointment(status), AppointmentPatch.model_validate({reason: None}))
+    after = appointment_commands.apply(appointment(status), AppointmentPatch.model_validate({reason: None}))
 
     assert after[reason] is None  # type: ignore[literal-required]
 
@@ -156,7 +156,9 @@ def test_a_reason_may_always_be_null(status: str, reason: str) -> None:
 @pytest.mark.parametrize("status", STATUSES)
 def test_other_fields_change_in_every_status_and_leave_it_as_it_is(status: str) -> None:
     before = appointment(status)
-    after = appointments.apply(before, AppointmentPatch(title="Visit", metadata={"b": [1.0]}, duration_minutes=30))
+    after = appointment_commands.apply(
+        before, AppointmentPatch(title="Visit", metadata={"b": [1.0]}, duration_minutes=30)
+    )
 
     new = {"title": "Visit", "metadata": {"a": 1, "b": [1.0]}, "duration_minutes": 30}
     assert after == before | new | {"updated_at": clock.iso(clock.Instant(NOW * 1000))}
@@ -169,7 +171,7 @@ def test_other_fields_change_in_every_status_and_leave_it_as_it_is(status: str) 
 def test_a_patch_that_changes_nothing_gives_the_very_same_appointment(patch: dict[str, Any]) -> None:
     before = appointment()
 
-    assert appointments.apply(before, AppointmentPatch.model_validate(patch)) is before
+    assert appointment_commands.apply(before, AppointmentPatch.model_validate(patch)) is before
 
 
 def test_a_value_of_another_type_is_a_change() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from functions.deliver import status_after
 from shared.core import limits
-from shared.webhooks.deliveries import resource
+from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, Phase
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.http_client import AttemptOutcome
@@ -78,17 +78,17 @@ def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
     state: endpoints.Snapshot | None,
 ) -> None:
     for token in (None, "other"):
-        assert resource.phase(ENDED, state, token) is Phase.ENDED
-        assert resource.phase(LEASED, state, token) is Phase.UNDER_WAY
+        assert deliveries.phase(ENDED, state, token) is Phase.ENDED
+        assert deliveries.phase(LEASED, state, token) is Phase.UNDER_WAY
 
 
 @pytest.mark.parametrize(("row", "token"), [(SCHEDULED, None), (LEASED, "mine")])
 def test_what_waits_or_is_ones_own_is_closed_with_the_endpoint_it_was_made_for(row: Any, token: str | None) -> None:
-    assert resource.phase(row, OPEN, token) is Phase.WAITING
+    assert deliveries.phase(row, OPEN, token) is Phase.WAITING
     # The delivery was made after the endpoint was read.
-    assert resource.phase(row, snapshot(generation=1), token) is Phase.WAITING
+    assert deliveries.phase(row, snapshot(generation=1), token) is Phase.WAITING
     for state in (REOPENED, DELETED, None):
-        assert resource.phase(row, state, token) is Phase.CLOSED
+        assert deliveries.phase(row, state, token) is Phase.CLOSED
 
 
 @given(st.lists(st.sampled_from([408, 429, 500, 503, 301, None]), min_size=9, max_size=9))

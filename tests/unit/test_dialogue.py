@@ -17,7 +17,7 @@ from shared.agent.scripted import Scripted
 from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput, TurnResult, handoff
 from shared.agent.wording import ATTEND
 from shared.agent_settings.resource import DEFAULTS, Settings
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
 from shared.calls.dialogue import LONGEST_NAME, Briefing, to_lines
 from shared.calls.simulated import SPEAKING, SimulatedCall, simulate
@@ -45,7 +45,7 @@ def appointment_record(
     at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any
 ) -> AppointmentRecord:
     usual = {"status": "pending", "timezone": BERLIN, "customer_id": "cust_1", "title": "Dental check-up"}
-    doc = appointments.new(SCOPE, AppointmentCreate.model_construct(**usual | given | {"appointment_at": at}))
+    doc = appointment_commands.new(SCOPE, AppointmentCreate.model_construct(**usual | given | {"appointment_at": at}))
     return rows.record({**doc, "deleted_at": deleted_at}, 7)
 
 

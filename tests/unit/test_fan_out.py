@@ -14,7 +14,7 @@ from infra import topology
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import batches
-from shared.webhooks.endpoints import commands
+from shared.webhooks.endpoints import commands as endpoint_commands
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, WebhookEndpointCreate
 from tests.support import rows
 from tests.support.log_lines import ids, lines
@@ -44,7 +44,9 @@ class Project:
         return {"Keys": {"pk": {"S": new["pk"]}, "sk": {"S": new["sk"]}}, **images}
 
     def _endpoint(self) -> Any:
-        endpoint = commands.new(self.scope, WebhookEndpointCreate(url="https://example.com/"), "whsec_" + "a" * 40)
+        endpoint = endpoint_commands.new(
+            self.scope, WebhookEndpointCreate(url="https://example.com/"), "whsec_" + "a" * 40
+        )
         insert, *_ = WEBHOOK_ENDPOINTS.insert(self.scope, endpoint, {"secret": b"ciphertext", "generation": 0})
         return table.encode(insert.row)
 

@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,3 +82,17 @@ def test_an_instant_has_the_type_instant() -> None:
                     if _INSTANT.search(name) and re.search(r"\bint\b", ast.unparse(type)):
                         bare.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}: {ast.unparse(type)}")
     assert not bare, "\n".join(bare)
+
+
+def test_a_package_of_a_resource_has_the_same_names_in_every_module() -> None:
+    """`commands` and `resource` are in many packages, so each is imported by a name of its own."""
+    names: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for folder in ("functions", "shared"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shared."):
+                    for alias in node.names:
+                        if alias.name in ("commands", "resource"):
+                            names[str(node.module), alias.name].add(alias.asname or alias.name)
+    used = [name for each in names.values() for name in each]
+    assert len(used) == len(names) == len({*used} - {"commands", "resource"}), names

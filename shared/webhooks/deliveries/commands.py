@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code, not_found
 from shared.resources import fields
@@ -19,7 +19,7 @@ from shared.store.keys import Scope
 from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import events, queues
-from shared.webhooks.deliveries import resource
+from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import (
     DELIVERY_GRACE_S,
     Delivery,
@@ -40,24 +40,24 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
     With `unless_retried`, a failed delivery that somebody has retried already counts as being in progress. Raises
     `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
     """
-    old = resource.find(scope, event_id, delivery_id)
+    old = deliveries.find(scope, event_id, delivery_id)
     event_row = events.find(scope, event_id)
     endpoint = endpoints.read(scope, [old["endpoint"]]).get(old["endpoint"])
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
-    all_rows = resource.of_event(scope, event_id)
+    all_rows = deliveries.of_event(scope, event_id)
     to_endpoint = [_cancel_if_closed(row, endpoint) for row in all_rows if row["endpoint"] == old["endpoint"]]
     if any("due_at" in row for row in to_endpoint):
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
     # All have ended, so a listed one has failed, and nobody has retried it.
-    listed = [row for row in to_endpoint if resource.is_listed(row)]
+    listed = [row for row in to_endpoint if deliveries.is_listed(row)]
     if unless_retried and not listed:
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
     if not endpoint.doc["enabled"]:
         raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
     event = events.of_row(scope, event_row)
-    new = resource.new_row(event, endpoint, trigger=DeliveryTrigger.MANUAL, retry_of=delivery_id)
-    if resource.is_test(old):
+    new = deliveries.new_row(event, endpoint, trigger=DeliveryTrigger.MANUAL, retry_of=delivery_id)
+    if deliveries.is_test(old):
         new["test"] = True
     retries = event_row.get("retries", 0)
     # Concurrent retries conflict on the event's row: the later one runs again and finds the delivery of the first.
@@ -67,7 +67,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
         set={"retries": retries + 1, "expires_at": new["expires_at"], **_cause(event_row)},
         condition=table.equals("retries", retries) if retries else table.PRESENT & table.equals("retries", None),
     )
-    unlist = [table.Update(row["pk"], row["sk"], set={**resource.UNLISTED, **_cause(row)}) for row in listed]
+    unlist = [table.Update(row["pk"], row["sk"], set={**deliveries.UNLISTED, **_cause(row)}) for row in listed]
     doc: Delivery = json.loads(new["doc"])
     return _change(scope, doc, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged(scope, endpoint)])
 
@@ -78,12 +78,12 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
     Nothing changes if an attempt is due already or under way. Raises `resource_not_found`, or
     `invalid_status_transition` if the delivery has ended.
     """
-    [row] = cancel_closed(scope, [resource.find(scope, event_id, delivery_id)])
-    doc = resource.view(row)
+    [row] = cancel_closed(scope, [deliveries.find(scope, event_id, delivery_id)])
+    doc = deliveries.view(row)
     if doc["status"] != DeliveryStatus.ATTEMPTING:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The delivery has ended, so there is no other attempt.")
     now = clock.now()
-    if "lease" in row or resource.planned_at(row) <= now:
+    if "lease" in row or deliveries.planned_at(row) <= now:
         return _change(scope, doc, [])
     sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
     due = tasks.due_attributes(delivery_id, now, DELIVERY_GRACE_S)
@@ -96,7 +96,7 @@ def test(scope: Scope, endpoint_id: str) -> Change[Delivery]:
 
     Raises `resource_not_found` or `webhook_endpoint_disabled`.
     """
-    return send_sample(scope, endpoint_id, "appointment.created", appointments.sample(scope))
+    return send_sample(scope, endpoint_id, "appointment.created", appointment_commands.sample(scope))
 
 
 def send_sample(
@@ -111,7 +111,7 @@ def send_sample(
         raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
     now = clock.now()
     event = events.build(scope, ids.new(EVENTS.prefix, now), type, now, after, before)
-    new = resource.new_row(event, endpoint, trigger=DeliveryTrigger.TEST)
+    new = deliveries.new_row(event, endpoint, trigger=DeliveryTrigger.TEST)
     doc: Delivery = json.loads(new["doc"])
     return _change(scope, doc, [table.Put(event.row()), table.Put(dict(new)), endpoints.unchanged(scope, endpoint)])
 
@@ -131,8 +131,8 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRo
     def cancel(latest: DeliveryRow) -> DeliveryRow:
         if phase(latest, endpoint) is not Phase.CLOSED:
             return latest
-        canceled = fields.to_json(resource.cancel_with_endpoint(latest, endpoint))
-        changes = {**tasks.NO_WORK, "doc": canceled, **resource.UNLISTED}
+        canceled = fields.to_json(deliveries.cancel_with_endpoint(latest, endpoint))
+        changes = {**tasks.NO_WORK, "doc": canceled, **deliveries.UNLISTED}
         return cast("DeliveryRow", table.write_and_get(tasks.update_if_waiting(latest, changes)))
 
     def read() -> DeliveryRow:
@@ -148,7 +148,7 @@ def _cause(row: DeliveryRow | EventRow) -> dict[str, str | None]:
 
 def _change(scope: Scope, delivery: Delivery, writes: Sequence[table.Write]) -> Change[Delivery]:
     """The change of a delivery whose attempt is due now: its wake-up is sent afterwards."""
-    wake_up = resource.wake_up_of(scope, delivery)
+    wake_up = deliveries.wake_up_of(scope, delivery)
     return Change(
         delivery,
         writes,

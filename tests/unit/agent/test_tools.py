@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.agent.tools import HandoffReason, Proposal, ToolResult, Tools, TurnInput
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
 from tests.support import rows
@@ -73,7 +73,7 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
     mine = appointment_record()
     proposing = tools_for(mine, message="Cancel it")
     assert proposing.propose_cancellation(mine.doc["id"]).ok
-    moved = rows.record(appointments.apply(mine.doc, AppointmentPatch(appointment_at=OTHER_TIME)), 2)
+    moved = rows.record(appointment_commands.apply(mine.doc, AppointmentPatch(appointment_at=OTHER_TIME)), 2)
     tools = tools_for(moved, proposal=proposing.result.proposed)
     assert not tools.commit_proposal().ok
     assert tools.result.staged is None

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from shared.agent.scripted import RICH
-from shared.appointments import commands as appointments
+from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import AppointmentPatch
 from shared.core import clock
 from tests.support.dialogues import Dialogue, appointment, dental, physio
@@ -156,7 +156,9 @@ def test_another_appointment_alone_drops_the_proposal(text: str) -> None:
 def test_an_appointment_that_changed_meanwhile_is_left_alone() -> None:
     dialogue = Dialogue(dental())
     dialogue.say("cancel it")
-    moved = appointments.apply(dialogue.documents[0], AppointmentPatch(appointment_at="2027-03-06T13:30:00.000Z"))
+    moved = appointment_commands.apply(
+        dialogue.documents[0], AppointmentPatch(appointment_at="2027-03-06T13:30:00.000Z")
+    )
     assert moved is not None
     dialogue.documents = [moved]
     assert "changed in the meantime" in dialogue.say("yes")
