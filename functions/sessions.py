@@ -56,7 +56,7 @@ class Recording(TypedDict):
 def call_customer(request: Request[CallCreate]) -> Response[Call]:
     """Call a customer.
 
-    Places one outbound call. The response is 201 if the call is queued, and 202 if the customer is first asked for
+    Requests one outbound call. The response is 201 if the call is queued, and 202 if the customer is first asked for
     consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
     call is never redialed (promises 7).
     """

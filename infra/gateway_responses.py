@@ -48,7 +48,7 @@ class GatewayResponse:
 
 
 _INVALID_REQUEST = "invalid_request_error"
-_NO_ROUTE = (404, _INVALID_REQUEST, "route_not_found", "No endpoint has this path.")
+_NO_ROUTE = (404, _INVALID_REQUEST, "route_not_found", "No operation has this path.")
 _THROTTLED = (
     429,
     "rate_limit_error",

@@ -9,7 +9,7 @@ object for each kind of message:
     questions   when is my appointment?, what appointments do I have?, list
     others      a person please, hello, thanks, bye; in a call, I can't talk right now
 
-What cannot be undone by a "no" (to confirm, to place a call, to end a call for another) needs a request whose every
+What cannot be undone by a "no" (to confirm, to request a call, to end a call for another) needs a request whose every
 word is known; a mention in other words is asked about. A cancellation and a new time are proposed, unless the message
 has a "not" or asks for something else as well. Nothing is kept between turns: what was asked is derived from the
 transcript, by the fixed sentences that questions begin with, and the user's messages around a question are read

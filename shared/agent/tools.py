@@ -409,7 +409,7 @@ class Tools:
     def request_call(self) -> ToolResult:
         """Request a phone call to the customer now."""
         if not self.turn_input.can_request_call:
-            return ToolResult(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
+            return ToolResult(False, "This customer cannot be called; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
         self.result.wants_call = True

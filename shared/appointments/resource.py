@@ -114,7 +114,7 @@ class AppointmentRow(ResourceRow):
     latest_until: NotRequired[clock.Instant]
     """Until when `latest_at` counts: an hour after the appointment was last moved."""
     calls: NotRequired[int]
-    """How many calls about it were placed (`call_count`)."""
+    """How many calls about it were requested (`call_count`)."""
 
 
 APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
@@ -136,7 +136,7 @@ AppointmentRecord = Record[Appointment, AppointmentRow]
 
 
 def call_count(record: AppointmentRecord) -> int:
-    """How many calls about an appointment were placed. Those of an earlier release, which did not count, are one."""
+    """How many calls about an appointment were requested. Those of an earlier release, which did not count, are one."""
     return record.row.get("calls", 1 if record.doc["session_id"] else 0)
 
 

@@ -62,7 +62,7 @@ class Call(TypedDict):
     channel: Channel
     """How the customer is called."""
     call_status: Annotated[Literal["queued"], Keywords(name="PlacedCallStatus")]
-    """The session's status when the call was placed."""
+    """The session's status when the call was requested."""
     not_before: Time | None
     """The earliest time of the call that the request named."""
     dial_at: Time | None

@@ -62,7 +62,7 @@ class Session(Resource):
     direction: Annotated[Literal["outbound"], Keywords(name="CallDirection")]
     """Every call is outbound."""
     to: E164
-    """The number that is called, E.164: the customer's phone when the call was placed or, from then on, dialed."""
+    """The number that is called, E.164: the customer's phone when the call was requested or, from then on, dialed."""
     call_status: SessionCallStatus
     """The progress of the call: `queued`, then `dialing` (ringing and talk), then its outcome, which is final."""
     ended_reason: EndedReason | None
@@ -94,7 +94,7 @@ class Session(Resource):
     summary: str | None
     """The outcome of the call in a sentence. Null until it has ended, and if there is nothing to say."""
     metadata: Metadata
-    """The caller's own keys and values, from the request that placed the call; `{}` when unset."""
+    """The caller's own keys and values, from the request for the call; `{}` when unset."""
 
 
 class SessionChanges(TypedDict, total=False):

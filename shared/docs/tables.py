@@ -59,7 +59,7 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
         "API keys of test and live mode, Idempotency-Keys, rate limits.",
     ),
     "2026-08-03": (
-        "`POST /v1/customers/{id}/call` places a call. Its response is 202 while consent is pending.",
+        "`POST /v1/customers/{id}/call` requests a call. Its response is 202 while consent is pending.",
         "Sessions have `call_status`, and their changes are events, `session.*`.",
     ),
     "2026-08-22": ("Messages take `markdown`: with `false`, the reply is plain text.",),

@@ -18,7 +18,7 @@ from shared.aws.services import AwsError, Unavailable
 from shared.core import clock
 from shared.store import table
 
-CONFLICTS = 100
+MAX_TRIES = 100
 """The most attempts of a write whose rows are modified concurrently."""
 CONFLICT_S = 15
 """Seconds after which such a write is not attempted again."""
@@ -35,7 +35,11 @@ class Change(Generic[D]):
     doc: D
     writes: Sequence[table.Write] = ()
     after_commit: Callable[[], None] | None = None
-    """Sends wake-ups or notices. `commit` calls it once the writes are committed, and raises what it raises."""
+    """What follows from the writes: wake-ups, notices, or the end of calls that the change forbids.
+
+    `commit` calls it once the writes are committed, also if there are none, and raises what it raises. Each can be done
+    again: a request that is repeated does it again, and a task that is due is found by `sweep`.
+    """
 
     def with_writes(self, *writes: table.Write) -> Change[D]:
         """The change with further writes in its transaction. Nothing changes if it has none of its own."""
@@ -89,7 +93,7 @@ def commit(command: Command[D], request_id: str | None = None, *, seconds: float
     return change
 
 
-def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_S) -> T:
+def retry_on_conflict(attempt: Callable[[], T], tries: int = MAX_TRIES, seconds: float = CONFLICT_S) -> T:
     """Return the result of `attempt`; run it again while it raises ConditionFailed or Contended.
 
     `attempt` reads rows and writes on condition that they have not changed. Raises the last conflict after `tries`
@@ -110,7 +114,7 @@ def retry_with_latest(
     known: Sequence[R],
     read: Callable[[], R],
     attempt: Callable[[R], T],
-    tries: int = CONFLICTS,
+    tries: int = MAX_TRIES,
     seconds: float = CONFLICT_S,
 ) -> T:
     """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.

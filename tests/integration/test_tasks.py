@@ -365,7 +365,7 @@ def test_conflicts_without_end_are_given_up(job: Job) -> None:
 
     with pytest.raises(table.ConditionFailed):
         transactions.retry_on_conflict(attempt)
-    assert 20 < len(tries) <= transactions.CONFLICTS
+    assert 20 < len(tries) <= transactions.MAX_TRIES
     assert tries[-1] - tries[0] <= (transactions.CONFLICT_S + 1) * clock.SECOND
 
 
