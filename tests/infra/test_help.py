@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from infra.manage.__main__ import WORDS
+from infra.manage.command import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(
@@ -37,3 +43,13 @@ def test_a_program_that_is_asked_for_help_does_nothing_else(program: str, tmp_pa
     assert usage.startswith(f"usage: python -m {program} ")
     assert not rest.startswith(("options:", "positional arguments:")), "it does not say what it does"
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_function_of_the_operators_commands_has_the_arguments_that_are_declared() -> None:
+    for module, _ in WORDS.values():
+        importlib.import_module(f"infra.manage.{module}")
+    assert {words.split()[0] for words in COMMANDS} == {*WORDS}
+    for words, command in COMMANDS.items():
+        parser = argparse.ArgumentParser()
+        declared = {parser.add_argument(each.name, **each.options).dest for each in command.arguments}
+        assert {*inspect.signature(command.function).parameters} == {"run", *declared}, words

@@ -12,9 +12,10 @@ import pytest
 from botocore import xform_name
 from botocore.session import get_session
 
-from infra import alarms, manage, releases, topology
+from infra import alarms, releases, topology
 from infra.app import context
 from infra.gateway import ACCESS_LOG
+from infra.manage.__main__ import _parser
 from infra.preflight import CONCURRENCY_QUOTA
 from infra.rehearse.steps import CLEAN_UP, STEPS
 from infra.stack_names import KEPT, RESTORE_ROLE_OUTPUT, SIGNING_KEY_OUTPUT, ledger_copy_name, stack_name
@@ -163,7 +164,7 @@ def test_the_operators_tool_takes_every_command() -> None:
     given = calls(".venv/bin/python", "-m", "infra.manage")
     assert ["--stage", "$STAGE", "redrive-stream"] in given
     for arguments in given:
-        assert manage._parser().parse_args(arguments).command, arguments
+        assert _parser(arguments).parse_args(arguments).function, arguments
 
 
 def test_makes_targets_exist() -> None:

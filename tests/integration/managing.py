@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["boto3", "infra.manage", "shared.admin.members", "shared.erasure.erasing"])
+_FORKS.set_forkserver_preload(["boto3", "infra.manage.__main__", "shared.admin.members", "shared.erasure.erasing"])
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,6 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) 
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, stream.fileno())
         os.close(file)
-    from infra import manage
+    from infra.manage.__main__ import main
 
-    sys.exit(manage.main(arguments))
+    sys.exit(main(arguments))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra import manage
+from infra.manage.customers import _apply_opt_outs
 from shared.aws import objects, services
 from shared.core import clock
 from shared.customers import opted_out_phones
@@ -217,7 +217,7 @@ def lift(stage: Stage, customer: str) -> None:
 
 def apply(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What the operator's command says that brings a restored table's opt-outs up to date."""
-    manage._apply_opt_outs(None, None)  # type: ignore[arg-type]
+    _apply_opt_outs(None)
     return capsys.readouterr().out.splitlines()
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from infra import manage
+from infra.manage.__main__ import main
 from shared.store import table
 from tests.integration import managing
 from tests.integration.managing import PATIENCE, ROOT
@@ -687,7 +687,7 @@ def test_help_shows_a_data_directory_whatever_its_name(
 ) -> None:
     monkeypatch.setenv("DATA_DIR", "/data/50%d")
     with pytest.raises(SystemExit, match="0"):
-        manage.main(["projects", "list", "--help"])
+        main(["projects", "list", "--help"])
     assert "/data/50%d" in capsys.readouterr().out
 
 

@@ -8,8 +8,8 @@ import os
 import boto3
 import pytest
 
-from infra import manage
 from infra.local import resources
+from infra.manage.__main__ import main
 from infra.stack_names import (
     ADMIN_OUTPUT,
     DUE_SHARDS_OUTPUT,
@@ -48,7 +48,7 @@ def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys
     pool = cognito.create_user_pool(PoolName="People", UsernameAttributes=["email"])["UserPool"]["Id"]
     with as_test():
         make_stack("pooled", pool)
-        assert manage.main(["--stage", "pooled", "members", "add", project, "ada@example.com"]) == 0
+        assert main(["--stage", "pooled", "members", "add", project, "ada@example.com"]) == 0
     assert "an e-mail with a password was sent; sign in at https://api.example.com/admin" in capsys.readouterr().out
     (user,) = cognito.list_users(UserPoolId=pool)["Users"]
     attributes = {one["Name"]: one["Value"] for one in user["Attributes"]}
@@ -56,12 +56,12 @@ def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys
 
     other = str(stage.project().id)
     with as_test():
-        assert manage.main(["--stage", "pooled", "members", "add", other, "ada@example.com", "--role", "viewer"]) == 0
+        assert main(["--stage", "pooled", "members", "add", other, "ada@example.com", "--role", "viewer"]) == 0
     assert "as before" in capsys.readouterr().out
     assert len(cognito.list_users(UserPoolId=pool)["Users"]) == 1
     with as_test():
         assert [(one.email, one.role) for one in members.of_project(int(other))] == [("ada@example.com", "viewer")]
-        assert manage.main(["--stage", "pooled", "members", "link", "ada@example.com"]) == 1
+        assert main(["--stage", "pooled", "members", "link", "ada@example.com"]) == 1
     assert "only the local runner has sign-in links" in capsys.readouterr().err
 
 
@@ -78,7 +78,7 @@ def test_all_members_of_a_project_are_bound_anew_and_get_users_in_a_new_pool(
             members.add(project, email, members.OWNER, operator)
         members.join(of_old_pool.person, bound, operator)
         make_stack("moved", pool)
-        assert manage.main(["--stage", "moved", "members", "rebind", str(project)]) == 0
+        assert main(["--stage", "moved", "members", "rebind", str(project)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert [line.partition(" ")[0] for line in told] == [bound, waits]
     assert all("an e-mail with a password was sent" in line for line in told)
@@ -86,9 +86,9 @@ def test_all_members_of_a_project_are_bound_anew_and_get_users_in_a_new_pool(
     with as_test():
         assert [one.joined_at for one in members.of_project(project)] == [None, None]
         assert members.person(of_old_pool.person).memberships == ()
-        assert manage.main(["--stage", "moved", "members", "rebind", str(project), bound]) == 0
+        assert main(["--stage", "moved", "members", "rebind", str(project), bound]) == 0
         assert "as before" in capsys.readouterr().out
-        assert manage.main(["--stage", "moved", "members", "rebind", str(project), "nobody@example.com"]) == 1
+        assert main(["--stage", "moved", "members", "rebind", str(project), "nobody@example.com"]) == 1
     assert "no such member" in capsys.readouterr().err
 
 
@@ -107,10 +107,10 @@ def test_the_operator_sends_an_invitation_again_and_resets_a_second_factor(
         monkeypatch.setenv("AWS_ENDPOINT_URL_COGNITO_IDENTITY_PROVIDER", server.url.removesuffix("/hook"))
         services.cognito.cache_clear()
         for command in ("invite", "reset-second-factor"):
-            assert manage.main(["--stage", "helpful", "members", command, str(project), "Helped@example.com"]) == 0
+            assert main(["--stage", "helpful", "members", command, str(project), "Helped@example.com"]) == 0
         services.cognito.cache_clear()
         entries, _ = audit.page(project)
-        assert manage.main(["--stage", "helpful", "members", "invite", str(project), "bob@example.com"]) == 1
+        assert main(["--stage", "helpful", "members", "invite", str(project), "bob@example.com"]) == 1
     told = capsys.readouterr()
     assert "gets another e-mail with a password" in told.out
     assert "asks for another authenticator app" in told.out
@@ -130,7 +130,7 @@ def test_a_stage_without_a_user_pool_has_nobody_to_help(
     with as_test():
         members.add(project, "helped@example.com", members.VIEWER, audit.operator())
         make_stack(f"alone-{command}")
-        assert manage.main(["--stage", f"alone-{command}", "members", command, str(project), "helped@example.com"]) == 1
+        assert main(["--stage", f"alone-{command}", "members", command, str(project), "helped@example.com"]) == 1
     assert "its own provider" in capsys.readouterr().err
 
 
@@ -138,5 +138,5 @@ def test_a_stage_with_its_own_provider_invites_nobody(stage: Stage, capsys: pyte
     project = str(stage.project().id)
     with as_test():
         make_stack("federated")
-        assert manage.main(["--stage", "federated", "members", "add", project, "ada@example.com"]) == 0
+        assert main(["--stage", "federated", "members", "add", project, "ada@example.com"]) == 0
     assert "sign in at https://api.example.com/admin with the stage's own provider" in capsys.readouterr().out
