@@ -42,7 +42,7 @@ def delete(request: Request[None]) -> Response[Appointment]:
 app = Service(
     Route(
         "/v1/appointments",
-        get=list_operation(APPOINTMENTS, Appointment),
+        get=list_operation(APPOINTMENTS),
         post=Operation(
             create,
             name="create_appointment",
@@ -52,7 +52,7 @@ app = Service(
     ),
     Route(
         "/v1/appointments/{id}",
-        get=retrieve_operation(APPOINTMENTS, Appointment),
+        get=retrieve_operation(APPOINTMENTS),
         patch=Operation(
             update,
             name="update_appointment",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.api import responses
 from shared.api.collection_operations import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
@@ -39,7 +40,7 @@ def list_messages(request: Request[None]) -> Response[Page[Message]]:
     conversation = CONVERSATIONS.find(request.scope, request.id)
     partition = messages_pk(request.scope, conversation.doc["id"])
     page = list_pages.read(request.scope, MESSAGES, query, partition=partition, seconds_left=request.seconds_left)
-    return Response(200, page.envelope(request.path))
+    return responses.page(page, request.path)
 
 
 def end(request: Request[fields.Nothing]) -> Response[Conversation]:
@@ -65,7 +66,7 @@ def resume(request: Request[fields.Nothing]) -> Response[Conversation]:
 app = Service(
     Route(
         "/v1/conversations",
-        get=list_operation(CONVERSATIONS, Conversation),
+        get=list_operation(CONVERSATIONS),
         post=Operation(
             create,
             name="create_conversation",
@@ -73,7 +74,7 @@ app = Service(
             errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_EXISTS),
         ),
     ),
-    Route("/v1/conversations/{id}", get=retrieve_operation(CONVERSATIONS, Conversation)),
+    Route("/v1/conversations/{id}", get=retrieve_operation(CONVERSATIONS)),
     Route(
         "/v1/conversations/{id}/messages",
         get=Operation(

@@ -53,12 +53,12 @@ def opt_in(request: Request[fields.Nothing]) -> Response[Customer]:
 app = Service(
     Route(
         "/v1/customers",
-        get=list_operation(CUSTOMERS, Customer),
+        get=list_operation(CUSTOMERS),
         post=Operation(create, name="create_customer", status=(201,)),
     ),
     Route(
         "/v1/customers/{id}",
-        get=retrieve_operation(CUSTOMERS, Customer),
+        get=retrieve_operation(CUSTOMERS),
         patch=Operation(
             update,
             name="update_customer",

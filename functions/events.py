@@ -39,7 +39,7 @@ def list_deliveries(request: Request[None]) -> Response[Page[Delivery]]:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)
     rows = delivery_commands.cancel_closed(request.scope, cast("list[DeliveryRow]", page.rows))
-    return Response(200, page.envelope(request.path, [fields.to_json(deliveries.view(row)) for row in rows]))
+    return responses.page(page, request.path, [fields.to_json(deliveries.view(row)) for row in rows])
 
 
 def retrieve_delivery(request: Request[None]) -> Response[Delivery]:
@@ -63,7 +63,7 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response[Delivery]:
 
 
 app = Service(
-    Route("/v1/events", get=list_operation(EVENTS, Event)),
+    Route("/v1/events", get=list_operation(EVENTS)),
     Route(
         "/v1/events/{id}",
         get=Operation(retrieve, name="retrieve_event", errors=(Code.RESOURCE_NOT_FOUND,)),

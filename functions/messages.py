@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Deferred, Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
@@ -35,7 +36,6 @@ from shared.conversations.resource import (
 from shared.conversations.turns import ClaimedTurn
 from shared.core import clock
 from shared.core.errors import ApiError, Code
-from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -55,7 +55,7 @@ def send(request: Request[MessageCreate]) -> Response[PostedMessage]:
     if request.body.role == "staff":
         return request.commit(
             lambda: conversation_commands.add_staff_message(request.scope, request.id, request.body.content),
-            lambda added: Response(201, fields.to_json(added), messages_path(request.id)),
+            lambda added: responses.created(added, messages_path(request.id)),
         )
     return _commit_message(
         request, partial(conversation_commands.add_user_message, request.scope, request.id, request.body)

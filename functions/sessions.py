@@ -147,8 +147,8 @@ app = Service(
             ),
         ),
     ),
-    Route("/v1/sessions", get=list_operation(SESSIONS, Session)),
-    Route("/v1/sessions/{id}", get=retrieve_operation(SESSIONS, Session)),
+    Route("/v1/sessions", get=list_operation(SESSIONS)),
+    Route("/v1/sessions/{id}", get=retrieve_operation(SESSIONS)),
     Route(
         "/v1/sessions/{id}/cancel",
         post=Operation(

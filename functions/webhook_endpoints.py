@@ -83,7 +83,7 @@ def _with_secret(status: int, endpoint: WebhookEndpointWithSecret) -> Response[W
 app = Service(
     Route(
         "/v1/webhook_endpoints",
-        get=list_operation(WEBHOOK_ENDPOINTS, WebhookEndpoint),
+        get=list_operation(WEBHOOK_ENDPOINTS),
         post=Operation(
             create,
             name="create_webhook_endpoint",
@@ -93,7 +93,7 @@ app = Service(
     ),
     Route(
         "/v1/webhook_endpoints/{id}",
-        get=retrieve_operation(WEBHOOK_ENDPOINTS, WebhookEndpoint),
+        get=retrieve_operation(WEBHOOK_ENDPOINTS),
         patch=Operation(
             update,
             name="update_webhook_endpoint",

@@ -43,11 +43,11 @@ from infra.stack_names import (
 )
 from infra.stage import INFERENCE_GEOGRAPHIES, Stage
 from infra.topology import Function, Grant, QueueSource, StreamSource
+from shared.core import limits
 from shared.core.metrics import REQUEST_LINE
 
 STATE_MACHINES = Path(__file__).parent / "state_machines"
 
-RECORDINGS_KEPT = Duration.days(365)
 DEAD_LETTERS_KEPT = Duration.days(14)
 FAILED_BATCHES_KEPT = Duration.days(90)
 
@@ -339,7 +339,9 @@ class ServiceStack(Stack):
 
     def _recordings(self) -> s3.Bucket:
         """The bucket of call recordings. It remains when the stage is deleted, because it may not be empty."""
-        bucket = buckets.private(self, "Recordings", RECORDINGS_KEPT, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+        bucket = buckets.private(
+            self, "Recordings", Duration.days(limits.RECORDINGS_KEPT_DAYS), RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+        )
         # Set on the resource, because the construct's property would add a function that sets it.
         made = bucket.node.default_child
         assert isinstance(made, s3.CfnBucket)

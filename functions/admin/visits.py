@@ -196,7 +196,7 @@ class InProject(SignedIn):
             return change.with_writes(*(write(change.doc) for write in others))
 
         try:
-            return transactions.commit(decide, self.context.request_id).doc
+            return transactions.commit(decide).doc
         except transactions.Recorded:
             raise SentBefore from None
 

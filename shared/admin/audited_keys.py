@@ -64,7 +64,7 @@ def _commit(action: str, new: Callable[[], Creation], actor: Actor, also: Sequen
         entry = audit.entry(key.project_id, actor, action, key.id, livemode=key.livemode, after=_facts(key))
         return Change(creation, [*creation.writes, entry, *also])
 
-    return transactions.commit(command, actor.request_id).doc
+    return transactions.commit(command).doc
 
 
 def _facts(key: ApiKey) -> dict[str, Any]:

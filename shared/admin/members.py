@@ -110,7 +110,7 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
     invitation = _invitation(project_id, email)
     entry = audit.entry(project_id, actor, "member.added", email, after={"role": role})
     try:
-        table.write([table.Put(row), table.Put(invitation), entry], actor.request_id)
+        table.write([table.Put(row), table.Put(invitation), entry])
     except table.ConditionFailed:
         raise ValueError(f"{email} is a member of project {project_id} already") from None
     return _of_row(row)
@@ -139,7 +139,7 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
             *(_other_owner(row) if keep_an_owner else []),
             audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
         ]
-        table.write(writes, actor.request_id)
+        table.write(writes)
         return _of_row(row)
 
     return transactions.retry_on_conflict(attempt)
@@ -164,7 +164,7 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         entry = audit.entry(
             project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
         )
-        table.write([update, *_other_owner(row), entry], actor.request_id)
+        table.write([update, *_other_owner(row), entry])
         return _of_row(row | {"member_role": role})
 
     return transactions.retry_on_conflict(attempt)
@@ -189,7 +189,7 @@ def rebind(project_id: int, email: str, actor: Actor) -> Member:
             table.Put(_invitation(project_id, row["email"])),
             audit.entry(project_id, actor, "member.rebound", row["email"]),
         ]
-        table.write(writes, actor.request_id)
+        table.write(writes)
         return _of_row({**row, "joined_at": None})
 
     return transactions.retry_on_conflict(attempt)

@@ -86,4 +86,4 @@ def reset_second_factor(member: Member, actor: Actor) -> None:
 
 def _note(member: Member, actor: Actor, action: str) -> None:
     """Write down what is requested, before it is: nothing happens to a user without an entry of the audit trail."""
-    table.write([audit.entry(member.project_id, actor, action, member.email)], actor.request_id)
+    table.write([audit.entry(member.project_id, actor, action, member.email)])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation
@@ -12,36 +14,38 @@ from shared.resources import list_pages, queries
 from shared.resources.collections import Collection
 from shared.resources.queries import Page
 
+D = TypeVar("D", bound=Mapping[str, Any])
 
-def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
+
+def list_operation(collection: Collection[D, Any]) -> Operation:
     """The operation of GET on a collection."""
     nouns = collection.kind.replace("_", " ") + "s"
 
-    def list_resources(request: Request[None]) -> Response[Any]:
+    def list_resources(request: Request[None]) -> Response[Page[D]]:
         query = queries.parse(collection, request.query)
         page = list_pages.read(request.scope, collection, query, seconds_left=request.seconds_left)
-        return Response(200, page.envelope(request.path))
+        return responses.page(page, request.path)
 
     # What clients read in the API description.
     order = f" With a range of `{collection.time_field}`, by that time, latest first." if collection.time_field else ""
     deleted = f" Deleted {nouns} are not included." if collection.keeps_deleted else ""
     filters = " Filters are combined with AND." if collection.filters else ""
     list_resources.__doc__ = f"List {nouns}.\n\nNewest first.{order}{filters}{deleted}"
-    list_resources.__annotations__["return"] = Response[Page[resource]]
+    list_resources.__annotations__["return"] = Response[Page[collection.document]]  # type: ignore[name-defined]
     return Operation(list_resources, name=f"list_{collection.kind}s", lists=collection)
 
 
-def retrieve_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
+def retrieve_operation(collection: Collection[D, Any]) -> Operation:
     """The operation of GET on a resource."""
     noun = collection.kind.replace("_", " ")
 
-    def retrieve(request: Request[None]) -> Response[Any]:
-        return Response(200, request.find(collection).json)
+    def retrieve(request: Request[None]) -> Response[D]:
+        return responses.stored(request.find(collection))
 
     deleted = f" A deleted {noun} can still be retrieved." if collection.keeps_deleted else ""
     article = "an" if noun[0] in "aeiou" else "a"
     retrieve.__doc__ = f"Retrieve {article} {noun}.\n\nReturns the {noun} with this id.{deleted}"
-    retrieve.__annotations__["return"] = Response[resource]
+    retrieve.__annotations__["return"] = Response[collection.document]  # type: ignore[name-defined]
     return Operation(
         retrieve,
         name=f"retrieve_{collection.kind}",

@@ -97,9 +97,7 @@ class Request(Generic[B]):
             return Change(response, [*change.writes, *record], change.after_commit)
 
         try:
-            committed = transactions.commit(
-                with_record, self.request_id, seconds=self.seconds_left(transactions.CONFLICT_S)
-            )
+            committed = transactions.commit(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
         except transactions.Recorded as recorded:
             assert self.key is not None
             return idempotency.read(self.key, recorded.row)

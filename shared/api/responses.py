@@ -13,9 +13,12 @@ from shared.core import api_description
 from shared.core.errors import RETRYABLE, ApiError
 from shared.projects import api_keys, rate_limits
 from shared.resources import fields
+from shared.resources.collections import Record
+from shared.resources.queries import Page
 
 _RATE_LIMIT_POLICY = f'"second";q={rate_limits.PER_SECOND};w=1, "minute";q={rate_limits.PER_MINUTE};w=60'
 
+D = TypeVar("D", bound=Mapping[str, Any])
 T = TypeVar("T")
 
 
@@ -71,6 +74,16 @@ class Response(Generic[T]):
 def ok(body: T) -> Response[T]:
     """A 200 with this document."""
     return Response(200, fields.to_json(body))
+
+
+def stored(record: Record[D, Any]) -> Response[D]:
+    """A 200 with this resource as it is stored."""
+    return Response(200, record.json)
+
+
+def page(page: Page[D], path: str, docs: list[str] | None = None) -> Response[Page[D]]:
+    """A 200 with this page of the list at the path. `docs`, as JSON texts, replace the documents of the rows."""
+    return Response(200, page.envelope(path, docs))
 
 
 def created(body: T, location: str) -> Response[T]:

@@ -118,6 +118,7 @@ class AppointmentRow(ResourceRow):
 
 
 APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
+    Appointment,
     kind="appointment",
     prefix="appt_",
     indexed=("external_id", "session_id", "customer_id", "status"),

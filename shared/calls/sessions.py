@@ -212,6 +212,7 @@ def _known_outcome(session: Mapping[str, Any]) -> CallOutcome | None:
 
 
 SESSIONS: Collection[Session, SessionRow] = Collection(
+    Session,
     kind="session",
     prefix="sess_",
     indexed=("appointment_id", "customer_id", "call_status", "channel"),

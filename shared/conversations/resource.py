@@ -256,6 +256,7 @@ class MessageRow(tasks.TaskRow):
 
 
 CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
+    Conversation,
     kind="conversation",
     prefix="conv_",
     indexed=("external_id", "customer_id", "status", "waiting"),
@@ -269,7 +270,9 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     waits_since=lambda doc: doc["handoff"] and doc["handoff"]["at"],
     added={"waiting": False, "handoff": None},
 )
-MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, takes_order=True)
+MESSAGES: Collection[Message, ResourceRow] = Collection(
+    Message, kind="message", prefix="msg_", created=None, takes_order=True
+)
 ConversationRecord = Record[Conversation, ConversationRow]
 
 

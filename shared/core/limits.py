@@ -23,6 +23,8 @@ LATEST_CALL_DAYS = 366
 """How many days ahead a call may be asked for (promise 11.3)."""
 LONGEST_CALL_MINUTES = 15
 """How long a live call may take, from dialing on."""
+RECORDINGS_KEPT_DAYS = 365
+"""How long the bucket keeps the recordings of calls."""
 TURNS_PER_PROJECT = 50
 """The live messages of one project that may be under way at once, unless a stage sets another number."""
 

@@ -48,6 +48,7 @@ ERASURE_KEPT_MS = 100 * clock.DAY
 which is a day in the stream and 90 days in the bucket of failed batches."""
 
 CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
+    Customer,
     kind="customer",
     prefix="cust_",
     indexed=("external_id", "phone", "email"),

@@ -61,7 +61,7 @@ def save(line: str) -> None:
     """Store the request of a log line, once however often the line arrives. Other lines are left out."""
     row = row_of(line)
     if row is not None:
-        table.write([table.Put(row, table.ALWAYS)], row["sk"])
+        table.write([table.Put(row, table.ALWAYS)])
 
 
 def row_of(line: str) -> table.Row | None:

@@ -126,6 +126,8 @@ class Record(Generic[D, R]):
 class Collection(Generic[D, R]):
     """The resources of one type: documents of type `D` in rows of type `R`."""
 
+    document: type[D]
+    """The type `D`."""
     kind: str
     """The rows' `kind`, and the `object` of the documents; those of deliveries have `webhook_delivery`."""
     prefix: str

@@ -58,8 +58,8 @@ class Recorded(Exception):
         self.row = row
 
 
-def commit(command: Command[D], request_id: str | None = None, *, seconds: float = CONFLICT_S) -> Change[D]:
-    """Execute the writes of a command's change, on behalf of the API request with this id. Returns the change.
+def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
+    """Execute the writes of a command's change. Returns the change.
 
     The command runs again, for up to `seconds`, if a row was modified since it was read. Raises Recorded, the error of
     a write that is refused or contended, ConditionFailed, Contended, or AwsError or Unavailable, whose `uncertain` says
@@ -74,7 +74,7 @@ def commit(command: Command[D], request_id: str | None = None, *, seconds: float
             raise
         try:
             if change.writes:
-                table.write(change.writes, request_id)
+                table.write(change.writes)
         except table.ConditionFailed as failed:
             if failed.meaning is table.Meaning.RECORDED and failed.old is not None:
                 raise Recorded(failed.old) from None

@@ -83,6 +83,7 @@ def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 EVENTS: Collection[Event, EventRow] = Collection(
+    Event,
     kind="event",
     prefix="evt_",
     indexed=("object_id", "type"),

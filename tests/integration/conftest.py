@@ -52,7 +52,7 @@ def stage(_stage: stages.Stage) -> stages.Stage:
     """The stage, emptied of what other tests left in stream and queues, without live calls, with a new project."""
     _stage.stream_records()
     for row in next(table.query("CARRIER", limit=1000)):
-        table.write([table.Delete(row["pk"], row["sk"])], "test")
+        table.write([table.Delete(row["pk"], row["sk"])])
     _stage.empty_queues()
     _stage.project()
     return _stage

@@ -18,7 +18,7 @@ def key(project: int, *, read_only: bool = False, valid_s: int | None = None) ->
     with privileges.running(None):
         ends_at_ms = None if valid_s is None else clock.now() + valid_s * clock.SECOND
         made = api_keys.creation(project, False, "terms", read_only=read_only, valid_until=ends_at_ms)
-        table.write(made.writes, "test")
+        table.write(made.writes)
     return made.plaintext
 
 

@@ -298,7 +298,7 @@ def test_a_session_of_an_earlier_release_shows_the_new_fields(stage: Stage, nigh
     row = table.get(whom.scope.pk("session"), id)
     assert row is not None
     old = {name: value for name, value in json.loads(row["doc"]).items() if name not in ("not_before", "dial_at")}
-    table.write([table.Put(row | {"doc": json.dumps(old)}, table.ALWAYS)], "req_test")
+    table.write([table.Put(row | {"doc": json.dumps(old)}, table.ALWAYS)])
     assert plan_of(stage, id) == ("queued", None)
     [listed] = get_resource(stage, "/v1/sessions")["data"]
     assert (listed["not_before"], listed["dial_at"]) == (None, None)

@@ -148,7 +148,7 @@ def test_a_grant_after_an_opt_out_is_not_kept(stage: Stage, stopped_clock: Clock
     whom = callee(stage, SILENT)
     id = place_call(stage, whom)
     change = opting_out.opt_out(whom.scope, whom.id)
-    table.write(change.writes, "req")
+    table.write(change.writes)
     # The worker dies before it has ended the request for consent.
     assert status_and_reason(stage, id) == ("failed", "opted_out")
     consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now() + 1_000)

@@ -395,7 +395,7 @@ def test_a_person_who_comes_back_with_a_restored_table_is_erased_again(
     erase(stopped_clock, whom)
     merged = [row for key, row in rows().items() if key[1] == "erased" and key[0].startswith(whom.scope.pk("usage"))]
     for row in (*merged, {"pk": whom.scope.pk("erasure"), "sk": whom.id}):
-        table.write([table.Delete(row["pk"], row["sk"])], "restore")
+        table.write([table.Delete(row["pk"], row["sk"])])
     put_back(before[key] for key in before.keys() - rows().keys())
     assert list(remaining_data(whom))
     assert month_usage(whom.scope) == counted
@@ -454,7 +454,7 @@ def test_an_erasure_during_another_one_of_the_same_person_does_not_fail(stage: S
     id = create_resource(stage, "/v1/customers", phone=simulated_phone("06"))["id"]
 
     def remove() -> None:
-        table.write([table.Delete(scope.pk("customer"), id)], "the other one")
+        table.write([table.Delete(scope.pk("customer"), id)])
 
     with just_before("TransactWriteItems", remove), pytest.raises(erasing.NotYet):
         list(erasing.erase(scope, id, none_stored))

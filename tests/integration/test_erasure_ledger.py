@@ -180,7 +180,7 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
 
     # After a restore to an instant before the erasure.
     for whom in people:
-        table.write([table.Delete(whom.scope.pk("erasure"), whom.id)], "restore")
+        table.write([table.Delete(whom.scope.pk("erasure"), whom.id)])
     put_back(before[key] for key in before.keys() - rows().keys())
     assert all(list(remaining_data(whom)) for whom in people)
     assert run(ledger.entries())[1] == []
@@ -225,7 +225,7 @@ def forget_opt_outs(scope: Scope) -> None:
     """Bring the table back to an instant before the first opt-out of the project."""
     for key, row in rows().items():
         if row["kind"] in ("opt_out", "opt_out_key") and key[0].startswith(scope.pk("")):
-            table.write([table.Delete(*key)], "restore")
+            table.write([table.Delete(*key)])
 
 
 def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
@@ -257,8 +257,7 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
     key = table.get("PROJECTS", f"{project.id:010d}")
     assert key is not None
     table.write(
-        opted_out_phones.restore(scope, opted_out_phones.hash_of(key["opt_out_key"], phones[1]), opted_out=True),
-        "restore",
+        opted_out_phones.restore(scope, opted_out_phones.hash_of(key["opt_out_key"], phones[1]), opted_out=True)
     )
     assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 1"]
     assert are_opted_out(stage, *phones) == [True, False, True]
@@ -266,7 +265,7 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
 
     # To an instant before the project.
     forget_opt_outs(scope)
-    table.write([table.Delete("PROJECTS", f"{project.id:010d}")], "restore")
+    table.write([table.Delete("PROJECTS", f"{project.id:010d}")])
     assert apply(capsys)[1:] == [
         f"phones left out: 3, because project {project.id} is not in the table, or older than opt-outs"
     ]

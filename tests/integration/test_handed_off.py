@@ -26,7 +26,7 @@ from tests.support.stage import Stage
 
 def resume(thread: Thread) -> bool:
     """Whether giving the conversation back changed anything."""
-    return bool(transactions.commit(lambda: conversation_commands.resume(thread.scope, thread.id), "test").writes)
+    return bool(transactions.commit(lambda: conversation_commands.resume(thread.scope, thread.id)).writes)
 
 
 def test_the_agent_replies_to_the_next_message_of_a_conversation_that_is_given_back(
@@ -49,7 +49,7 @@ def test_a_conversation_that_an_earlier_release_handed_over_stays_with_the_perso
     row = table.get(thread.scope.pk("conversation"), thread.id)
     assert row is not None
     old = {name: value for name, value in json.loads(row["doc"]).items() if name not in ("waiting", "handoff")}
-    table.write([table.Put(row | {"doc": json.dumps(old), "handed_off": True}, table.ALWAYS)], "req_test")
+    table.write([table.Put(row | {"doc": json.dumps(old), "handed_off": True}, table.ALWAYS)])
     reply = send_and_get(stage, stopped_clock, thread, CONFIRM)["reply"]
     assert (reply["actions"], reply["holding"]) == ([], True)
     assert get_resource(stage, thread.appointment)["status"] == "pending"

@@ -79,7 +79,7 @@ def messenger(monkeypatch: pytest.MonkeyPatch, stopped_clock: Clock) -> Iterator
         # Whom a phone's answer is for is known for all projects, those of other tests too.
         for page in list(table.query(consents.askers_pk(ANYBODY), limit=100)):
             for row in page:
-                table.write([table.Delete(row["pk"], row["sk"])], "test")
+                table.write([table.Delete(row["pk"], row["sk"])])
         found = Messenger(*failures)
         adapters.use(messenger=found)
         return found

@@ -316,7 +316,7 @@ def test_an_attempt_is_recorded_once_although_the_next_one_follows_at_once(
 def test_a_lease_is_held_by_one_worker_and_its_work_is_recorded_once(stage: Stage, stopped_clock: Clock) -> None:
     pk, lease = ids.new("job_"), 30 * clock.SECOND
     row = {"pk": pk, "sk": "job", "kind": "job", "done": 0} | tasks.due_attributes("job", clock.now())
-    table.write([table.Put(row)], ids.new("req_"))
+    table.write([table.Put(row)])
 
     def claim() -> Any:
         return tasks.claim_row(pk, "job", clock.now() + lease)

@@ -14,7 +14,7 @@ import pytest
 from shared.aws import services
 from shared.calls import sessions
 from shared.calls.consent import consents
-from shared.core import clock, ids
+from shared.core import clock
 from shared.customers import commands as customer_commands
 from shared.customers.resource import CUSTOMERS
 from shared.resources import list_pages, queries
@@ -48,7 +48,7 @@ def delete_customers(scope: Scope, rows: Sequence[table.Row]) -> None:
     for row in rows:
         writes += customer_commands.delete(scope, CUSTOMERS.record(row)).writes
     for start in range(0, len(writes), _TRANSACTION):
-        table.write(writes[start : start + _TRANSACTION], ids.new("req_"))
+        table.write(writes[start : start + _TRANSACTION])
 
 
 def create_kind(stage: Stage, kind: str) -> dict[str, Any]:

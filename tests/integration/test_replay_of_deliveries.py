@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from functions import deliver
-from shared.core import clock, ids
+from shared.core import clock
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
@@ -49,7 +49,7 @@ class Broken:
         return [one["id"] for one in failures.page(self.scope, [self.endpoint], 100, since).deliveries]
 
     def start(self, since: clock.Instant = clock.EPOCH) -> None:
-        table.write(replays.start(self.scope, self.endpoint, since, WHO).writes, ids.new("req_"))
+        table.write(replays.start(self.scope, self.endpoint, since, WHO).writes)
 
     def replay(self) -> Replay:
         return replays.find(self.scope, [self.endpoint])[self.endpoint]
@@ -231,7 +231,7 @@ def test_a_replay_that_is_stopped_sends_nothing_more(stage: Stage, stopped_clock
         case = broken(stage, stopped_clock, receiver, obedient, 3)
         case.start()
         case.step()
-        table.write(replays.stop(case.scope, case.endpoint).writes, "test")
+        table.write(replays.stop(case.scope, case.endpoint).writes)
         stopped_clock.forward(60)
         case.step()
         assert (case.replay().ended_as, case.replay().replayed) == ("stopped", 1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from functions import deliver
-from shared.core import clock, ids, limits
+from shared.core import clock, limits
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
@@ -41,7 +41,7 @@ class Waiting:
         """Whether there was anything to write. The wake-up of the attempt is delivered."""
         change = delivery_commands.send_now(self.scope, self.doc["event_id"], self.doc["id"])
         if change.writes:
-            table.write(change.writes, ids.new("req_"))
+            table.write(change.writes)
         wake_up(self.stage, {"event_id": self.doc["event_id"], "id": change.doc["id"]})
         return bool(change.writes)
 

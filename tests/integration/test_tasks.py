@@ -34,7 +34,7 @@ class Job:
         """Write the row, due at this instant or now."""
         row = {"pk": self.pk, "sk": self.sk, "kind": "job", "done": 0} | attributes
         due_at = clock.now() if at is None else at
-        table.write([table.Put(row | tasks.due_attributes(self.sk, due_at), table.ALWAYS)], ids.new("req_"))
+        table.write([table.Put(row | tasks.due_attributes(self.sk, due_at), table.ALWAYS)])
         return self
 
     def claim(self, lease: int = LEASE) -> Claim[table.Row] | NotDue | None:
@@ -75,7 +75,7 @@ def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) 
     job = Job()
     row = {"pk": job.pk, "sk": job.sk, "kind": "job", "done": 0, **tasks.due_attributes(job.sk, clock.now())}
     claim = tasks.new_claim(row, clock.now() + LEASE)
-    table.write([table.Put(claim.row)], ids.new("req_"))
+    table.write([table.Put(claim.row)])
     assert not tasks.is_free(job.row)
     assert job.claim() is None
     stopped_clock.forward(LEASE / clock.SECOND)
@@ -284,7 +284,7 @@ def test_a_step_that_loses_a_race_is_taken_again_on_the_row_as_it_is(job: Job) -
     def step(claim: Claim[table.Row]) -> None:
         seen.append(claim.row["v"])
         if len(seen) == 1:
-            table.write([table.Update(job.pk, job.sk, set={"v": 2})], "somebody else")
+            table.write([table.Update(job.pk, job.sk, set={"v": 2})])
         write = dataclasses.replace(job.done(1), condition=table.unchanged(claim.row["v"]))
         record(claim, write)
 
@@ -348,9 +348,9 @@ def test_conflicts_are_tried_again_until_the_write_succeeds(job: Job) -> None:
     def attempt() -> int:
         done = job.row["done"]
         if done < 3:
-            table.write([table.Update(job.pk, job.sk, set={"done": done + 1})], "somebody else")
+            table.write([table.Update(job.pk, job.sk, set={"done": done + 1})])
         write = dataclasses.replace(job.done(10), condition=table.equals("done", done))
-        table.write([write], "me")
+        table.write([write])
         return int(done)
 
     assert transactions.retry_on_conflict(attempt) == 3
@@ -361,7 +361,7 @@ def test_conflicts_without_end_are_given_up(job: Job) -> None:
 
     def attempt() -> None:
         tries.append(clock.now())
-        table.write([dataclasses.replace(job.done(1), condition=table.equals("done", -1))], "me")
+        table.write([dataclasses.replace(job.done(1), condition=table.equals("done", -1))])
 
     with pytest.raises(table.ConditionFailed):
         transactions.retry_on_conflict(attempt)
@@ -434,7 +434,7 @@ def test_a_postponed_row_moves_to_its_shard_of_the_present_setting(
 
 def test_a_claim_that_meets_a_write_of_somebody_else_is_decided_on_the_row_as_it_is_then(job: Job) -> None:
     def finish() -> None:
-        table.write([table.Update(job.pk, job.sk, set=dict(tasks.NO_WORK))], "somebody else")
+        table.write([table.Update(job.pk, job.sk, set=dict(tasks.NO_WORK))])
 
     with just_before("UpdateItem", finish):
         assert job.claim() is None

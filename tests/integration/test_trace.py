@@ -166,7 +166,7 @@ def test_a_row_remembers_the_request_when_something_from_outside_writes_it(stage
     scope = Scope(stage.project().id, False)
     customer, request_id = create(stage)
     update = table.Update(scope.pk("customer"), customer, set={"active_session": None})
-    table.write([update], "a worker's token")
+    table.write([update])
     row = table.get(scope.pk("customer"), customer)
     assert row is not None
     assert row["cause"] == request_id

@@ -127,9 +127,9 @@ def test_a_months_usage_sums_the_tokens_of_all_its_turns(stage: Stage, project: 
         for number in range(count):
             tokens = {"input_tokens": 10 + number, "output_tokens": 100 * number}
             at = clock.parse(f"{month}-15T12:00:00Z")
-            table.write([table.Put(usage.row(scope, f"msg_{number:026d}", at, messages=1, model="m", **tokens))], "r")
+            table.write([table.Put(usage.row(scope, f"msg_{number:026d}", at, messages=1, model="m", **tokens))])
         call = usage.row(scope, "sess_" + "0" * 26, at, calls=1, call_seconds=90)
-        table.write([table.Put(call)], "r")
+        table.write([table.Put(call)])
     nothing = dict.fromkeys(usage.COUNTERS, 0)
     january = {"messages": 3, "input_tokens": 33, "output_tokens": 300, "calls": 1, "call_seconds": 90}
     february = {"messages": 5, "input_tokens": 60, "output_tokens": 1000, "calls": 1, "call_seconds": 90}

@@ -245,7 +245,7 @@ PLANTED = (
         "a write whose response was lost is not recognized",
         (
             "shared/store/table/writes.py",
-            "    if writer == _digest(request_id):",
+            "    if stored_writer == writer:",
             "    if False:",
         ),
         "4.6",

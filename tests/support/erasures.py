@@ -114,7 +114,7 @@ def person(stage: Stage, time: Clock, scope: Scope, mark: str) -> Person:
     call(stage, time, found, channel="whatsapp")
     consent = consents.find(scope, found.phone)
     assert consent.doc["status"] is not None
-    table.write([consents.save_asker(consent, "message of WhatsApp")], "test")
+    table.write([consents.save_asker(consent, "message of WhatsApp")])
     _converse(stage, time, found)
     stage.fan_out()
     stage.deliver()
@@ -245,4 +245,4 @@ def remaining_data(whom: Person, *, idempotency: bool = False) -> Iterator[str]:
 def put_back(items: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as a restored table has them."""
     for item in items:
-        table.write([table.Put(dict(item), table.ALWAYS)], "restore")
+        table.write([table.Put(dict(item), table.ALWAYS)])

@@ -20,7 +20,7 @@ def replaying(whole: Whole) -> None:
     scope = Scope(whole.story.project.id, False)
     with as_test():
         change = replays.start(scope, whole.ids["webhook_endpoints"], clock.EPOCH, "staff@example.com")
-        table.write(change.writes, "test")
+        table.write(change.writes)
 
 
 def retrying(stage: Stage, whole: Whole) -> None:
@@ -46,4 +46,4 @@ def hand_off_and_take(stage: Stage, whole: Whole) -> None:
     with as_test():
         scope = Scope(whole.story.project.id, False)
         change = conversation_commands.take(scope, whole.ids["conversations"], "staff@example.com")
-        table.write(change.writes, "test")
+        table.write(change.writes)

@@ -47,6 +47,18 @@ def test_the_map_of_the_code_names_files_by_their_full_paths() -> None:
     assert not [path for path in named if path != "commands.py" and not (ROOT / path).is_file()]
 
 
+def test_the_map_of_the_code_names_what_its_files_have() -> None:
+    text = (ROOT / "shared/README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)?)` in \[?`([\w/]+\.py)`", text)
+    assert len(named) > 50
+    missing = [
+        f"{name} in {path}"
+        for name, path in named
+        if not re.search(rf"\b{name.rpartition('.')[2]}\b", (ROOT / path).read_text(encoding="utf-8"))
+    ]
+    assert not missing
+
+
 @pytest.mark.parametrize(
     ("document", "section", "folder"),
     [

@@ -8,7 +8,6 @@ that a later write does not hide an earlier one.
 from __future__ import annotations
 
 import base64
-import hashlib
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -127,47 +126,47 @@ class Contended(Exception):
         self.op = op
 
 
-def write(ops: Sequence[Write], request_id: str | None = None) -> None:
-    """Execute the writes, all or none, on behalf of the API request with this id; None if it is not one.
+def write(ops: Sequence[Write]) -> None:
+    """Execute the writes, all or none.
 
-    A condition that fails because an earlier attempt of the same call took effect counts as success. The row's `cause`
-    is the API request that caused the write; if it is unknown, or the write sets `cause` itself, an update keeps the
-    previous one. Raises ConditionFailed, Contended, Unavailable or AwsError.
+    A condition that fails because an earlier attempt of the same call took effect counts as success. A row's `cause` is
+    the API request that caused the write (`trace.request_id`). If it is unknown, or the write sets `cause` itself, an
+    update keeps the previous one. Raises ConditionFailed, Contended, Unavailable or AwsError.
     """
-    request_id = request_id or uuid.uuid4().hex
+    writer = _random_id()
     # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
     if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition != ALWAYS):
-        _write_one(ops[0], request_id)
+        _write_one(ops[0], writer)
     else:
-        _write_all(ops, request_id)
+        _write_all(ops, writer)
 
 
 def write_and_get(op: Update) -> Row:
     """Execute one update and return the row after it. Raises ConditionFailed, Contended, Unavailable or AwsError.
 
-    It does not store the request's id: a caller that must know whether an earlier attempt took effect compares the row.
+    It does not store who wrote it: a caller that must know whether an earlier attempt took effect compares the row.
     """
     return decode(_send(op, {}, ReturnValues="ALL_NEW")["Attributes"])
 
 
-def _write_one(op: Write, request_id: str) -> None:
+def _write_one(op: Write, writer: str) -> None:
     try:
-        _send(op, _author(op, request_id, single=True))
+        _send(op, _author(op, writer, single=True))
     except ConditionFailed as failed:
-        if not _took_effect(failed, request_id):
+        if not _took_effect(failed, writer):
             raise
 
 
-def _took_effect(failed: ConditionFailed, request_id: str) -> bool:
+def _took_effect(failed: ConditionFailed, writer: str) -> bool:
     """Whether an earlier attempt of a single write took effect. Raises Unavailable if that is unknown."""
     old, version = failed.old, _version(failed.op)
-    writer = (old or {}).get(_writer(version))
-    if writer == _digest(request_id):
+    stored_writer = (old or {}).get(_writer(version))
+    if stored_writer == writer:
         return True
     surely_not = (
         old is not None
         and version is not None
-        and (old["v"] < version or (writer is not None and old["v"] < version + WRITERS))
+        and (old["v"] < version or (stored_writer is not None and old["v"] < version + WRITERS))
     )
     if failed.uncertain and not surely_not:
         raise Unavailable("a response was lost, and others have written the row since", uncertain=True)
@@ -192,9 +191,9 @@ def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
     raise Unavailable("conflicts", uncertain=True) if uncertain else Contended(op)
 
 
-def _write_all(ops: Sequence[Write], request_id: str) -> None:
+def _write_all(ops: Sequence[Write], writer: str) -> None:
     names = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
-    items = [{names[type(op)]: _parameters(op, _author(op, request_id, single=False))} for op in ops]
+    items = [{names[type(op)]: _parameters(op, _author(op, writer, single=False))} for op in ops]
     # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
     token = uuid.uuid4().hex
     failure: Contended | Unavailable = Contended(ops[-1])
@@ -278,13 +277,12 @@ def _added(name: str) -> str:
     return f":add_{name.replace('.', '_')}"
 
 
-def _author(op: Write, request_id: str, *, single: bool) -> dict[str, Value]:
+def _author(op: Write, writer: str, *, single: bool) -> dict[str, Value]:
     """The attributes that say who wrote a row, and which API request caused it, unless the write itself says that."""
-    row = _attributes(op)
+    row, cause = _attributes(op), trace.request_id()
     version = row.get("v")
-    cause = request_id if request_id.startswith("req_") else trace.request_id()
-    # DynamoDB recognizes a transaction, but other requests must see that this version is not theirs.
-    author: dict[str, Value] = {_writer(version): _digest(request_id)} if single or version is not None else {}
+    # DynamoDB recognizes a transaction, but other writers must see that this version is not theirs.
+    author: dict[str, Value] = {_writer(version): writer} if single or version is not None else {}
     return author if cause is None or "cause" in row else author | {"cause": cause}
 
 
@@ -298,11 +296,11 @@ def _attributes(op: Write) -> Mapping[str, Any]:
     return op.row if isinstance(op, Put) else op.set if isinstance(op, Update) else {}
 
 
-def _digest(request_id: str) -> str:
-    """The text by which a row names a request that wrote it: short, because each KB of a row costs a unit."""
-    return base64.b64encode(hashlib.sha256(request_id.encode()).digest())[:6].decode()
+def _random_id() -> str:
+    """The text by which a row names the call of `write` that wrote it: short, because each KB of a row costs a unit."""
+    return base64.b64encode(uuid.uuid4().bytes)[:6].decode()
 
 
 def _writer(version: int | None) -> str:
-    """The attribute of the request that wrote this version of a row."""
+    """The attribute with the writer of this version of a row."""
     return "writer" if version is None else f"w{version % WRITERS}"

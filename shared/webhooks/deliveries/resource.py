@@ -199,7 +199,7 @@ def phase(row: DeliveryRow, endpoint: Snapshot | None, token: str | None = None)
     return Phase.WAITING
 
 
-DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
+DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(Delivery, kind="delivery", prefix="whd_", created=None)
 
 
 def partition(scope: Scope, event_id: str) -> str:

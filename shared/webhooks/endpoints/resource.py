@@ -165,6 +165,7 @@ class WebhookEndpointRow(ResourceRow):
 
 
 WEBHOOK_ENDPOINTS: Collection[WebhookEndpoint, WebhookEndpointRow] = Collection(
+    WebhookEndpoint,
     kind="webhook_endpoint",
     prefix="whk_",
     created=None,

@@ -27,7 +27,7 @@ def add_entry(whole: Whole, action: str, target: str, who: str = "ada@example.co
     actor = audit.Actor(who, None, "req_1")
     with as_test():
         entry = audit.entry(whole.story.project.id, actor, action, target, livemode=False, after=after)
-        table.write([entry], "test")
+        table.write([entry])
 
 
 def links(shown: Shown) -> set[str]:

@@ -209,7 +209,7 @@ def test_common_words_are_found_with_their_neighbours_by_a_fixed_number_of_reads
             for number in range(first, first + 60):
                 pk = scope.index(CUSTOMERS.kind, "word", "s")
                 writes.append(table.Put({"pk": pk, "sk": f"smith b{number:06}#{ids.new('cust_')}", "kind": "search"}))
-            table.write(writes, "test")
+            table.write(writes)
     one = person(stage, "Zeno Smith", "+12125550188")
     assert "There may be more" in desk.find("smith zeno").page.text
     assert one in desk.found("zeno smith")

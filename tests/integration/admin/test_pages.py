@@ -442,7 +442,7 @@ def test_a_hundred_rows_render_with_few_calls(stage: Stage, story: Story, owner:
 def test_a_failure_of_ours_is_a_page_that_tells_nothing(story: Story, owner: Browser) -> None:
     pk, damaged = Scope(story.project.id, livemode=False).pk("event"), ids.new("evt_")
     with as_test():
-        table.write([table.Put({"pk": pk, "sk": damaged, "doc": "secret detail"})], "test")
+        table.write([table.Put({"pk": pk, "sk": damaged, "doc": "secret detail"})])
     shown = owner.get(f"{story.path}/events/{damaged}")
     assert shown.status == 500
     assert "secret detail" not in shown.text

@@ -285,7 +285,7 @@ def test_usage_is_shown_by_month(stage: Stage, story: Story, owner: Browser) -> 
     scope = Scope(story.project.id, True)
     with as_test():
         row = usage.row(scope, "sess_1", clock.parse("2026-02-03T00:00:00Z"), calls=1, call_seconds=1234567)
-        table.write([table.Put(row)], "test")
+        table.write([table.Put(row)])
     shown = owner.get(f"{story.path}/usage?month=2026-02")
     assert "1,234,567" in shown.text
     assert "Usage in February 2026 (UTC)" in shown.page.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -226,7 +225,7 @@ def test_the_place_of_a_call_that_is_never_released_is_free_again_in_time(
     monkeypatch.setenv("CONNECT_ACTIVE_CALLS", "1")
     lost, call = several_calls(stage, stopped_clock, 2)
     work(stage, lost)
-    table.write([table.Delete(lost.scope.pk("session"), lost.id)], uuid.uuid4().hex)
+    table.write([table.Delete(lost.scope.pk("session"), lost.id)])
     forward_and_work(stage, stopped_clock, call, capacity.HELD_MS - 2 * clock.SECOND)
     assert call.doc["call_status"] == "queued"
     forward_and_work(stage, stopped_clock, call, capacity.CHECK_SOON_MS)
