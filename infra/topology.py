@@ -408,8 +408,8 @@ FUNCTIONS = (
         sends=("turns", "dials"),
         model=True,
     ),
-    # It also serves the route that places a call, so that `customers` needs no permission to read limits and to ask for
-    # consent.
+    # It also serves the route that calls a customer, so that `customers` needs no permission to read limits and to ask
+    # for consent.
     Function(
         "sessions",
         "functions.sessions.handler",

@@ -34,12 +34,12 @@ NOTICES = {
     "opted_out": "Nobody is called at this phone any more. Calls that waited have ended.",
     "opted_in": "The customer may be called again.",
     "appointment": "The appointment was created.",
-    "called": "This form was sent before, and placed one call.",
+    "called": "This form was sent before, and requested one call.",
     "sent": "This form was sent before, and created one customer, the first one here.",
 }
 _TEXTS = ("phone", "name", "email", "external_id")
 _FILTERS = ("phone", "email", "external_id")
-_PAST = "This time is in the past. Without a time, the call is placed at once."
+_PAST = "This time is in the past. Without a time, the customer is called at once."
 _CALL_FORM = ("appointment_id", "channel", "not_before", "instructions")
 
 
@@ -191,12 +191,12 @@ def ask_to_call(visit: InProject) -> Response:
 
 
 def call(visit: InProject) -> Response:
-    """Place one call to a customer, now or at a chosen time, and go to it."""
+    """Call a customer once, now or at a chosen time, and go to it."""
 
     def command() -> Change[Session]:
         change = call_commands.call_customer(visit.scope, visit.params["id"], options)
         # What is refused is not warned of.
-        forms.warn(visit, _warnings(visit, options), "Place the call", "not_before")
+        forms.warn(visit, _warnings(visit, options), "Call the customer", "not_before")
         return change
 
     try:

@@ -25,7 +25,7 @@ FAR_MS = 60 * clock.SECOND
 """The page looks less often while the call waits for longer than this."""
 _FILTERS = ("call_status", "outcome", "channel", "customer_id", "appointment_id")
 NOTICES = {
-    "called": "The call was placed.",
+    "called": "The call was requested.",
     "planned": "The call waits for its time. Until then, it can be canceled here.",
     "canceled": "The call was canceled. Nobody is called.",
 }

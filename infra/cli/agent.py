@@ -36,11 +36,11 @@ def call(settings: Settings, customer: str, appointment: str | None, data: tuple
     from . import output
 
     body = ({"appointment_id": appointment} if appointment else {}) | assigned(data)
-    placed = settings.client.post(f"/v1/customers/{customer}/call", body)
+    requested = settings.client.post(f"/v1/customers/{customer}/call", body)
     if not watch:
-        output.show(settings, placed)
+        output.show(settings, requested)
         return
-    session = _watched(settings.client, placed["session_id"])
+    session = _watched(settings.client, requested["session_id"])
     if settings.as_json:
         output.show_json(session)
     if session["call_status"] != "completed":

@@ -32,7 +32,7 @@ _VALUES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "What becomes of a call that was requested.",
         {
             "queued": _OF_CALLS["queued"],
-            "consent_pending": "The customer is asked for consent. The call is placed if they agree.",
+            "consent_pending": "The customer is asked for consent. They are called if they agree.",
         },
     ),
     "ErrorCode": ("The error, for programs.", {code: kind.meaning for code, kind in errors.ERRORS.items()}),

@@ -177,11 +177,11 @@ def live_call(it: Rehearsal) -> str:
     phone = str(it.phone)
     it.manage("calls", "limit", it.project(), "--prefix", phone, "--at-once", "1", "--per-day", "3")
     customer = it.api("POST", "/v1/customers", {"phone": phone, "name": "Rehearsal"}, live=True)
-    placed = it.api("POST", f"/v1/customers/{customer['id']}/call", {}, live=True)
+    requested = it.api("POST", f"/v1/customers/{customer['id']}/call", {}, live=True)
     found: dict[str, Any] = {}
 
     def ended() -> bool:
-        found.update(it.api("GET", f"/v1/sessions/{placed['session_id']}", live=True))
+        found.update(it.api("GET", f"/v1/sessions/{requested['session_id']}", live=True))
         return found.get("ended_at") is not None
 
     print(f"    {phone} is called: answer, and talk to the assistant.")

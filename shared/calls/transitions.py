@@ -80,11 +80,11 @@ class Denied:
 class PutOff:
     """A queued call waits until this instant.
 
-    The project has as many live calls as it may have at once or, if `closed`, calls are not made at present.
+    The project has as many live calls as it may have at once or, if `outside_hours`, calls are not made at present.
     """
 
     until: clock.Instant
-    closed: bool = False
+    outside_hours: bool = False
 
 
 def save_changes(
@@ -142,7 +142,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     subject = sessions.subject(scope, record.doc)
     opens_at = next_dial_time(subject.stored.settings, record.doc["not_before"])
     if opens_at > clock.now():
-        return PutOff(opens_at, closed=True)
+        return PutOff(opens_at, outside_hours=True)
     if record.doc["appointment_id"] is not None and not _takes_place(subject.appointment):
         return Denied(APPOINTMENT_CANCELLED)
     to = record.doc["to"] if subject.customer is None else subject.customer.doc["phone"] or record.doc["to"]
@@ -191,7 +191,7 @@ def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied)
     if isinstance(reason, Denied):
         changes: SessionChanges = {} if reason.summary is None else {"summary": reason.summary}
         return end_call(scope, record, reason.ending, changes).writes
-    if not reason.closed:
+    if not reason.outside_hours:
         return [wait_for_capacity(scope, record, reason.until)]
     attributes = {**dial_attributes(record.doc["id"], _with_dialing_delay(scope, reason.until)), "waits_since": None}
     return [save_changes(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
@@ -272,7 +272,7 @@ def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_cus
 
 
 def _changes_at_end(session: Session, ending: Ending, now: clock.Instant) -> SessionChanges:
-    """The changes that end a call at `now`. The session has the outcome of one that is completed, if there is one."""
+    """The changes that end a call at `now`. The session has the outcome of the talk only if the call is completed."""
     outcomes = OUTCOMES[ending.call_status]
     answered_at = session["answered_at"]
     seconds = None if answered_at is None else max(0, round((now - clock.parse(answered_at)) / clock.SECOND))

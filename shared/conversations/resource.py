@@ -267,7 +267,7 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
         "waiting": filters.Enumerated("waiting", ("true", "false")),
     },
     values=lambda doc: {**doc, "waiting": "true" if doc["waiting"] else "false"},
-    waits_since=lambda doc: doc["handoff"] and doc["handoff"]["at"],
+    waiting_since=lambda doc: doc["handoff"] and doc["handoff"]["at"],
     added={"waiting": False, "handoff": None},
 )
 MESSAGES: Collection[Message, ResourceRow] = Collection(

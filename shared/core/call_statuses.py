@@ -20,7 +20,7 @@ class SessionCallStatus(StrEnum):
     NO_ANSWER = "no_answer"
     """Nobody answered: the phone rang, the line was busy, a machine answered, or the call was declined."""
     FAILED = "failed"
-    """There was no call. `ended_reason` says why."""
+    """There was no call, or the carrier lost it. `ended_reason` says why."""
     INVALID_NUMBER = "invalid_number"
     """The number does not exist."""
     CALL_LATER = "call_later"
@@ -53,7 +53,7 @@ class EndedReason(StrEnum):
     DESTINATION_NOT_ALLOWED = "destination_not_allowed"
     """The carrier or the project's settings do not allow this number."""
     PROVIDER_ERROR = "provider_error"
-    """The carrier did not place the call."""
+    """The carrier did not place the call, or lost it."""
     PROVIDER_TIMEOUT = "provider_timeout"
     """The carrier did not report the end of the call."""
     MAX_DURATION = "max_duration"
@@ -100,7 +100,7 @@ class CallOutcome(StrEnum):
     UNREACHED = "unreached"
     """Nobody was reached."""
     NOT_PLACED = "not_placed"
-    """There was no call."""
+    """There was no call, or the carrier lost it."""
 
 
 OUTCOMES: Mapping[SessionCallStatus, tuple[CallOutcome, ...]] = {

@@ -76,7 +76,7 @@ GUIDES: Mapping[str, tuple[str, ...]] = {
     "update_appointment": ("appointments#statuses", "appointments#move-an-appointment"),
     "delete_appointment": ("appointments#cancel-or-delete",),
     "Calls": ("calls",),
-    "call_customer": ("calls#place-a-call", "calls#consent-on-whatsapp", "test-mode#phone-numbers-of-calls"),
+    "call_customer": ("calls#call-a-customer", "calls#consent-on-whatsapp", "test-mode#phone-numbers-of-calls"),
     "list_sessions": ("calls#follow-the-call", "pagination#filters"),
     "retrieve_session": ("calls#follow-the-call",),
     "cancel_session": ("calls#when-calls-are-made",),

@@ -140,7 +140,7 @@ class Collection(Generic[D, R]):
     """The query parameters that may occur more than once; a row matches if it has any of the values."""
     time_field: str | None = None
     """A field with a time and its own indexes. A list with a range of it is sorted by it."""
-    waits_since: Callable[[Mapping[str, Any]], str | None] | None = None
+    waiting_since: Callable[[Mapping[str, Any]], str | None] | None = None
     """Returns since when a resource waits for somebody, None if it does not. Those that wait are sorted by it in t0."""
     takes_order: bool = False
     """Whether the list takes `order`. Such a list is in ascending order by default."""
@@ -290,8 +290,8 @@ class Collection(Generic[D, R]):
         if self.time_field:
             attributes["t0"] = scope.pk(self.kind)
             attributes["sort_time"] = f"{doc[self.time_field]}#{doc['id']}"
-        if self.waits_since:
-            since = self.waits_since(doc)
+        if self.waiting_since:
+            since = self.waiting_since(doc)
             attributes["t0"] = None if since is None else scope.pk(self.kind)
             attributes["sort_time"] = None if since is None else f"{since}#{doc['id']}"
         return attributes

@@ -144,7 +144,7 @@ def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     owner.get_by_role("button", name="Create appointment").click()
     owner.get_by_role("link", name="Check-up").first.click()
     owner.get_by_role("link", name="Call about it").click()
-    owner.get_by_role("button", name="Place the call").click()
+    owner.get_by_role("button", name="Call the customer").click()
     # The page looks again by itself, until it has the transcript and the recording.
     expect(owner.get_by_text("Completed")).to_be_visible()
     expect(owner.get_by_role("heading", name="Transcript")).to_be_visible()
@@ -218,7 +218,7 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
     # Whom a call reached, and who is not to be called.
     page.goto(site.path(f"customers/{customer}"))
     page.get_by_role("link", name="Call", exact=True).tap()
-    page.get_by_role("button", name="Place the call").tap()
+    page.get_by_role("button", name="Call the customer").tap()
     expect(page.get_by_text("Somebody else answered").first).to_be_visible()
     assert_fits_phone("call")
     page.goto(site.path(f"customers/{customer}"))

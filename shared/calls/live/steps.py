@@ -86,7 +86,7 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not settings.dials_whatsapp_by_phone()
     waited_ms = clock.now() - transitions.waits_for_capacity_since(record)
     match clear:
-        case Denied() | PutOff(closed=True):
+        case Denied() | PutOff(outside_hours=True):
             writes = transitions.put_off_or_end(scope, record, clear)
         case _ if needs_bridge:
             logger().error(

@@ -387,8 +387,8 @@ def cancel_with_endpoint(row: DeliveryRow, endpoint: Snapshot | None) -> Deliver
     if closed_at is None or "lost" in row:
         return end(doc, DeliveryStatus.CANCELED, clock.iso(clock.now()))
     # The current wait began when the latest attempt was recorded, or at the creation.
-    waits_since = row["due_at"] - clock.scaled_ms(RETRY_SCHEDULE_S[doc["attempt_count"]])
-    return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(waits_since)))
+    wait_began = row["due_at"] - clock.scaled_ms(RETRY_SCHEDULE_S[doc["attempt_count"]])
+    return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(wait_began)))
 
 
 def planned_at(row: DeliveryRow) -> clock.Instant:

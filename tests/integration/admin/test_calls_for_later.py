@@ -65,12 +65,12 @@ def test_a_call_for_later_is_seen_and_canceled_where_the_desk_is(
     assert f"A call to this customer waits for {SHOWN} ." in desk.text(desk.customer)
     assert f"Latest call Call to +15005550006 Queued for {SHOWN}" in desk.text(desk.appointment)
     assert f"A call to this customer waits for {SHOWN} ." in desk.text(desk.form)
-    assert "Place the call" not in desk.text(desk.form), "one call at a time"
+    assert "Call the customer" not in desk.text(desk.form), "one call at a time"
     [id] = desk.calls()
     cancel = placed.partition("?")[0] + "/cancel"
     assert desk.browser.submit(desk.customer, cancel).status == 303
     assert "waits for" not in desk.text(desk.customer)
-    assert "Place the call" in desk.text(desk.form)
+    assert "Call the customer" in desk.text(desk.form)
     stopped_clock.now = clock.parse("2029-03-06T00:00:00Z") / clock.SECOND
     simulated_calls.dial(stage, stopped_clock, desk.scope, id)
     session = simulated_calls.session_of(stage, id)
@@ -110,7 +110,7 @@ def test_a_form_makes_one_call_however_often_it_is_sent(stage: Stage, desk: Desk
     assert "?notice=called" in desk.browser.post(desk.form, form).location
     again = f"{desk.customer}?notice=called"
     assert desk.browser.post(desk.form, form).location == again, "a double click"
-    assert "placed one call" in desk.text(again)
+    assert "requested one call" in desk.text(again)
     [id] = desk.calls()
     simulated_calls.work(stage, "dial", simulated_calls.wake_up(stage, desk.scope, id))
     assert simulated_calls.session_of(stage, id)["call_status"] == "queued", "its time has not come"
@@ -125,7 +125,7 @@ def test_a_form_makes_one_call_however_often_it_is_sent(stage: Stage, desk: Desk
 def test_a_time_that_is_past_calls_nobody(stage: Stage, desk: Desk) -> None:
     refused = desk.place("2029-03-05T07:58")
     assert refused.status == 400
-    assert "This time is in the past. Without a time, the call is placed at once." in refused.page.text
+    assert "This time is in the past. Without a time, the customer is called at once." in refused.page.text
     assert refused.form(desk.form)["not_before"] == "2029-03-05T07:58"
     assert desk.calls() == []
     assert desk.place("2029-03-05T08:00").status == 303, "the present minute is now"
@@ -142,7 +142,7 @@ def test_a_call_for_later_warns_of_an_appointment_that_is_before_it(stage: Stage
     warned = desk.place()
     assert warned.status == 409
     assert "The appointment is before this call: Mon 5 Mar 2029, 09:15." in warned.page.text
-    assert "press “Place the call anyway”" in warned.page.text
+    assert "press “Call the customer anyway”" in warned.page.text
     assert desk.calls() == [id]
     assert desk.browser.post(desk.form, warned.form(desk.form)).status == 303
     assert len(desk.calls()) == 2

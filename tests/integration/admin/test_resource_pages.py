@@ -164,7 +164,7 @@ def test_a_call_is_placed_and_shown_with_transcript_and_recording(
     location = browser.submit(path, path, **sent).location
     session = id_of(location)
     waiting = browser.get(location)
-    assert "was placed" in waiting.text
+    assert "was requested" in waiting.text
     assert 'hx-trigger="every ' in waiting.text
     again = browser.submit(path, path, **sent)
     assert again.status == 409
