@@ -503,6 +503,8 @@ def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
         (("consents", "revoke", "1", "+15005550020"), "--mode"),
         (("agent", "set", "1"), "--mode"),
         (("consents", "revoke", "1", "12", "--mode", "live"), "a phone number has the form +15005550006"),
+        (("conversations", "resume", "1", "conv_0", "--mode", "test"), "error: No such conversation: 'conv_0'."),
+        (("customers", "export", "1", "cust_0", "--mode", "test"), "error: No such customer: 'cust_0'."),
         (("calls", "limit", "999"), "there is no project 999"),
         (("calls", "limit", "1", "--at-once", "-1"), "--at-once"),
         (("calls", "limit", "1", "--prefix", "44"), "a prefix is the beginning of a number"),
