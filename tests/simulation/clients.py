@@ -467,9 +467,9 @@ def scope_at(host: Host, scope: Scope) -> Any:
 
 def _start_replay(scope: Scope, endpoint: str, since: int, host: Host) -> None:
     """Start a replay, as its page does. Nothing happens if the endpoint is closed, or a replay is running."""
-    start, commit = host.module("shared.webhooks.replays").start, host.module("shared.store.transactions").commit
+    start = host.module("shared.webhooks.replays").start
     with suppress(host.module("shared.core.errors").ApiError):
-        commit(lambda: start(scope_at(host, scope), endpoint, since, "operator"), f"replay of {endpoint} since {since}")
+        host.commit(lambda: start(scope_at(host, scope), endpoint, since, "operator"), "operator")
 
 
 def _erase_now(scope: Scope, customer: str, host: Host) -> float | None:
@@ -485,11 +485,11 @@ def _erase_now(scope: Scope, customer: str, host: Host) -> float | None:
 
 def _take_now(scope: Scope, conversation: str, who: str, takes: bool, host: Host) -> bool:
     """Take or release a conversation, as the desk does. Returns whether that changed anything."""
-    commands, commit = host.module("shared.conversations.commands"), host.module("shared.store.transactions").commit
+    commands = host.module("shared.conversations.commands")
     of = scope_at(host, scope), conversation
     command = partial(commands.take, *of, who) if takes else partial(commands.release, *of)
     with suppress(host.module("shared.core.errors").ApiError):
-        return bool(commit(command, f"desk of {who}").writes)
+        return bool(host.commit(command, who).writes)
     return False
 
 

@@ -171,7 +171,10 @@ def _new_scope(world: World, project: int, live: bool, ends_in_s: float) -> Scop
         creation = host.module("shared.projects.api_keys").creation
         terms: list[dict[str, Any]] = [{}, {"read_only": True}, {"valid_until": round(ends_at * 1000)}]
         made = [creation(project, live, "simulation", **each) for each in terms]
-        host.module("shared.store.table").write([write for each in made for write in each.writes], f"{project} {live}")
+        change = host.module("shared.store.transactions").Change(
+            None, [write for each in made for write in each.writes]
+        )
+        host.commit(lambda: change, "operator")
         return [each.plaintext for each in made]
 
     key, reading, ending = world.operate("operator", create).result

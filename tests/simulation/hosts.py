@@ -44,6 +44,11 @@ class Host:
         """A module of this copy."""
         return self.modules[name]
 
+    def commit(self, command: Callable[[], Any], who: str) -> Any:
+        """Commit the change of a command. The previous release wants to know who does so."""
+        commit = self.module("shared.store.transactions").commit
+        return commit(command, who) if self.previous else commit(command)
+
     def remember(self) -> None:
         """Keep the present state, to which `reset` returns."""
         for name, module in self.modules.items():
