@@ -28,7 +28,7 @@ def process(message: QueueMessage) -> None:
     event = json.loads(message.body)
     call = _object_created(event["detail"]) if event.get("source") == "aws.s3" else _contact_changed(event)
     if call is not None:
-        wake_ups.send("dials", [sessions.wake_up(*call)])
+        wake_ups.send([sessions.wake_up(*call)])
 
 
 def _contact_changed(event: Any) -> tuple[Scope, str] | None:

@@ -76,7 +76,7 @@ def make_attempt(message: QueueMessage) -> None:
             metrics.count(metrics.LOST_DELIVERY)
         case Move(destination, put_off_until):
             _release(delivery, until=put_off_until)
-            wake_ups.send(destination.queue, [deliveries.wake_up(delivery.claim.row, destination=destination)])
+            wake_ups.send([deliveries.wake_up(delivery.claim.row, to=destination)])
         case Send(current, queue_class, late_ms):
             metrics.milliseconds(metrics.DELIVERY_LATENESS, late_ms, queue_class=queue_class)
             _send(delivery, current, rows[event_key]["doc"].encode(), arrival)
@@ -347,7 +347,7 @@ def _set_timer(delivery: ClaimedDelivery, timer: Timer) -> None:
     row = delivery.claim.row
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
     if timer.wait_s <= limits.LONGEST_QUEUE_DELAY_S:
-        wake_ups.send(queues.RETRIES, [deliveries.wake_up(row, clock.scaled_ms(timer.wait_s) // clock.SECOND)])
+        wake_ups.send([deliveries.wake_up(row, timer.at)])
     else:
         name = f"{delivery.doc['id']}-{delivery.number + 1}"
         wake_ups.send_at("delayed_delivery", name, timer.at, deliveries.wake_up(row))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from shared.calls import sessions
 from shared.calls.sessions import SESSIONS, SessionRow
 from shared.core import clock
 from shared.core.log import logger
@@ -30,7 +29,7 @@ def dial(message: QueueMessage) -> None:
 
     at = tasks.run_due_steps(pk, sk, LEASE_MS, partial(_step, scope))
     if at is not None:
-        wake_ups.send("dials", [sessions.wake_up(scope, sk, at)])
+        wake_ups.send([wake_ups.new("dials", pk, sk, at)])
 
 
 def _step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:

@@ -45,9 +45,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     # A change that is redriven is in the bucket already.
     processed = batches.each_record(event, _Batch().process, None if event.get("redriven") else _put_aside)
     # Together, so that the wake-ups for each endpoint have the order of the batch.
-    queued = list(itertools.chain.from_iterable(processed.in_order))
-    for queue in (queues.FIRST, queues.SLOW, queues.HANGING):
-        wake_ups.send(queue, [wake_up for name, wake_up in queued if name == queue])
+    wake_ups.send(list(itertools.chain.from_iterable(processed.in_order)))
     return processed.response
 
 
@@ -59,8 +57,8 @@ class _Batch:
         self._endpoints_of = cached({}, condition=threading.Condition())(endpoints.of_project)
         self._is_erased = cached({}, condition=threading.Condition())(customers.is_erased)
 
-    def process(self, record: batches.StreamRecord) -> Sequence[tuple[str, WakeUp]]:
-        """Write what follows from a change. Returns the wake-ups to send, each with its queue."""
+    def process(self, record: batches.StreamRecord) -> Sequence[WakeUp]:
+        """Write what follows from a change. Returns the wake-ups to send."""
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
         row = new or old
@@ -71,7 +69,7 @@ class _Batch:
         )
         return ()
 
-    def _write_event(self, old: table.Row | None, new: table.Row | None) -> Sequence[tuple[str, WakeUp]]:
+    def _write_event(self, old: table.Row | None, new: table.Row | None) -> Sequence[WakeUp]:
         event = events.derive(old, new)
         if event is None or new is None:
             return ()
@@ -89,10 +87,9 @@ class _Batch:
             if event.type in _CALL_ENDS:
                 _measure_call(json.loads(new["doc"]))
         threads.run_all(_put_once, rows, _DELIVERIES_AT_ONCE)
-        destinations = [queues.first(endpoint, event.object_id) for endpoint in matching]
         return [
-            (destination.queue, deliveries.wake_up(row, destination=destination))
-            for endpoint, row, destination in zip(matching, rows, destinations, strict=True)
+            deliveries.wake_up(row, to=queues.first(endpoint, event.object_id))
+            for endpoint, row in zip(matching, rows, strict=True)
             if endpoint.doc["enabled"]
         ]
 

@@ -143,7 +143,7 @@ class ReplyWindow:
             return replies.run_turn(turn, conversation)
         except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
-            _send_wake_ups([turns.wake_up(turn.claim.row, delay_s=0)])
+            _send_wake_ups([wake_ups.new("turns", turn.claim.row["pk"], turn.claim.row["sk"])])
         if not turns.may_begin(self.seconds_left()):
             raise self._timeout()
         return self._wait()
@@ -185,7 +185,7 @@ class ReplyWindow:
 
 def _send_wake_ups(of_turn: Sequence[wake_ups.WakeUp]) -> None:
     # SQS must not use up the time of the agent, or delay the response.
-    wake_ups.send_within(wake_ups.REQUEST_S, "turns", of_turn)
+    wake_ups.send_within(wake_ups.REQUEST_S, of_turn)
 
 
 app = Service(

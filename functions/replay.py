@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.core import clock
 from shared.tasks import batches, tasks, wake_ups
 from shared.tasks.batches import QueueMessage
 from shared.webhooks import replays
@@ -20,5 +19,4 @@ def replay(message: QueueMessage) -> None:
     pk, sk = message.task
     at = tasks.run_due_steps(pk, sk, replays.LEASE_MS, replays.step)
     if at is not None:
-        delay_s = max(0, -(-(at - clock.now()) // clock.SECOND))
-        wake_ups.send(replays.QUEUE, [replays.wake_up(pk, sk, delay_s)])
+        wake_ups.send([wake_ups.new(replays.QUEUE, pk, sk, at)])

@@ -5,14 +5,10 @@ A delivery that was put off is found shortly before its time. Its wake-up has th
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shared.aws import services
-from shared.calls import sessions
-from shared.calls.consent import consents
-from shared.conversations import turns
 from shared.core import clock, threads
 from shared.core.log import logger
 from shared.store import keys, table
@@ -24,6 +20,14 @@ PAGE = 100
 """Index entries in a page: as many rows as one call reads."""
 GROUP = 10
 """Rows that are woken before they are postponed: as many messages as one call sends."""
+QUEUES: dict[str, wake_ups.Queue] = {
+    "delivery": queues.RETRIES,
+    "message": "turns",
+    "session": "dials",
+    "consent": "consents",
+    "replay": replays.QUEUE,
+}
+"""By the kind of a row: the queue of its worker."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
@@ -71,22 +75,14 @@ def _groups(rows: Sequence[table.Row]) -> Iterator[Sequence[table.Row]]:
 
 
 def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> None:
-    by_queue: dict[wake_ups.Queue, list[wake_ups.WakeUp]] = defaultdict(list)
-    for row in rows:
-        # A later release may have written kinds that this one does not know.
-        if row["kind"] in WORKERS:
-            queue, wake_up = WORKERS[row["kind"]]
-            by_queue[queue].append(wake_up(row))
-    for queue, unsent in by_queue.items():
+    # A later release may have written kinds that this one does not know.
+    for kind in dict.fromkeys(row["kind"] for row in rows if row["kind"] in QUEUES):
         if has_time():
-            wake_ups.send(queue, unsent)
+            wake_ups.send([_wake_up(row) for row in rows if row["kind"] == kind])
 
 
-WORKERS: dict[str, tuple[wake_ups.Queue, Callable[[Any], wake_ups.WakeUp]]] = {
-    "delivery": (queues.RETRIES, deliveries.planned_wake_up),
-    "message": ("turns", turns.wake_up),
-    "session": ("dials", lambda row: sessions.wake_up(keys.scope_of(row["pk"]), row["sk"], row["due_at"])),
-    "consent": ("consents", lambda row: consents.wake_up(row["pk"])),
-    "replay": (replays.QUEUE, lambda row: replays.wake_up(row["pk"], row["sk"])),
-}
-"""By the kind of a row: the queue of its worker, and the function that returns its wake-up."""
+def _wake_up(row: Any) -> wake_ups.WakeUp:
+    """The wake-up for when the step is planned: `sweep` finds the steps that are due much later a little ahead."""
+    if row["kind"] == "delivery":
+        return deliveries.wake_up(row, deliveries.planned_at(row))
+    return wake_ups.new(QUEUES[row["kind"]], row["pk"], row["sk"], row["due_at"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.conversations import replies, turns
+from shared.core import clock
 from shared.tasks import batches, wake_ups
 from shared.tasks.batches import QueueMessage
 
@@ -32,4 +33,4 @@ def take_turn(message: QueueMessage) -> None:
         # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:
             raise
-        wake_ups.send("turns", [turns.wake_up(turn.claim.row, delay_s=RETRY_S)])
+        wake_ups.send([wake_ups.new("turns", *message.task, clock.now() + RETRY_S * clock.SECOND)])

@@ -118,7 +118,7 @@ def _await_dialing(scope: Scope, session: Session, options: CallCreate) -> Chang
     due_at = transitions.dialing_due_at(scope, session)
     due = transitions.dial_attributes(session["id"], due_at)
     insert = SESSIONS.insert(scope, session, {"instructions": options.instructions, **due})
-    return Change(session, insert, partial(_wake_dial, scope, session["id"], due_at))
+    return Change(session, insert, partial(wake, scope, session["id"], due_at))
 
 
 def _await_consent(scope: Scope, session: Session, consent: Consent, options: CallCreate) -> Change[Session]:
@@ -230,9 +230,12 @@ def stop_calling(scope: Scope, customer: CustomerRecord, doc: Customer) -> Chang
     return Change(doc, [*writes, *end], lambda: wake(scope, id))
 
 
-def wake(scope: Scope, session_id: str) -> None:
-    """Send the wake-up for the next step of a call, best effort."""
-    wake_ups.send_within(wake_ups.REQUEST_S, "dials", [sessions.wake_up(scope, session_id)])
+def wake(scope: Scope, session_id: str, at: clock.Instant | None = None) -> None:
+    """Send the wake-up for the next step of a call, now or at the instant `at`, unless `sweep` sends it later.
+
+    Best effort. The caller waits for this.
+    """
+    wake_ups.send_within(wake_ups.REQUEST_S, transitions.dial_wake_ups(scope, [(session_id, at or clock.now())]))
 
 
 def can_be_called(customer: CustomerRecord) -> bool:
@@ -320,11 +323,6 @@ def _link_session(
     linked: Appointment = {**appointment.doc, "session_id": session["id"]}
     about = revise(appointment.doc, linked)
     return [active, *APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1})]
-
-
-def _wake_dial(scope: Scope, session_id: str, at: clock.Instant) -> None:
-    """Send the wake-up of a new call, unless `sweep` sends it later. The caller waits for this."""
-    wake_ups.send_within(wake_ups.REQUEST_S, "dials", transitions.dial_wake_ups(scope, [(session_id, at)]))
 
 
 def _start_machine(requested: Consent) -> None:

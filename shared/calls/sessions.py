@@ -264,8 +264,7 @@ def subject(scope: Scope, session: Session) -> Subject:
 
 def wake_up(scope: Scope, session_id: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:
     """The wake-up for the next step of a session, now or at about the instant `at`."""
-    delay_s = 0 if at is None else wake_ups.delay_s(at)
-    return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay_s=delay_s)
+    return wake_ups.new("dials", scope.pk(SESSIONS.kind), session_id, at)
 
 
 def awaits_consent(session: Session) -> bool:

@@ -162,17 +162,10 @@ def wait_ms(message: MessageRow) -> int:
     return max(0, message["due_at"] - clock.now(), free_at - clock.now())
 
 
-def wake_up(message: MessageRow, delay_s: int | None = None) -> wake_ups.WakeUp:
-    """The wake-up for the turn of a message, `delay_s` seconds from now; by default, for when it can be claimed."""
-    if delay_s is None:
-        delay_s = -(-wait_ms(message) // clock.SECOND)
-    return wake_ups.WakeUp(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay_s=delay_s)
-
-
 def both_wake_ups(message: MessageRow) -> list[wake_ups.WakeUp]:
     """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
-    give_up_ms = message["asked_at"] + GIVE_UP_MS - clock.now()
-    return [wake_up(message), wake_up(message, delay_s=max(0, give_up_ms // clock.SECOND + 1))]
+    instants = (clock.now() + wait_ms(message), message["asked_at"] + GIVE_UP_MS + clock.SECOND)
+    return [wake_ups.new("turns", message["pk"], message["sk"], at) for at in instants]
 
 
 def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequence[table.Put]]:

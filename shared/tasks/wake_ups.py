@@ -16,6 +16,7 @@ from shared.aws.error_codes import ErrorCode
 from shared.core import clock, settings, threads
 from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.core.log import logger
+from shared.store.keys import scope_of
 
 Queue = Literal[
     "deliveries",
@@ -36,12 +37,13 @@ _BATCH = 10  # the limit of SendMessageBatch
 
 @dataclass(frozen=True)
 class WakeUp:
-    """The key of a task's row, with the message group of its queue message and its delay.
+    """The key of a task's row, with the queue, the message group and the delay of its message.
 
     SQS serves message groups in turn, so that no group waits behind all messages of another. Of the wake-ups of a FIFO
     group with the same `once`, it delivers one (in five minutes); None stands for the row.
     """
 
+    queue: Queue
     pk: str
     sk: str
     group: str
@@ -54,14 +56,26 @@ class WakeUp:
         return {"pk": self.pk, "sk": self.sk}
 
 
-def delay_s(at: clock.Instant) -> int:
-    """The delay, in whole seconds, of a message for the instant `at`; at most the longest that SQS supports."""
+def new(queue: Queue, pk: str, sk: str, at: clock.Instant | None = None) -> WakeUp:
+    """The wake-up of a row, now or at about the instant `at`, in the message group of its project and mode."""
+    return WakeUp(queue, pk, sk, group=scope_of(pk).pk(queue), delay_s=delay_s(at))
+
+
+def delay_s(at: clock.Instant | None) -> int:
+    """The delay, in whole seconds, of a message for the instant `at` (None: now); at most the longest of SQS."""
+    if at is None:
+        return 0
     return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY_S)
 
 
-def send(queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
-    """Send wake-ups to a queue, in order. Best effort: a failure is logged."""
-    url = settings.queue_url(queue) if wake_ups else ""
+def send(wake_ups: Sequence[WakeUp]) -> None:
+    """Send wake-ups, those of each queue in order. Best effort: a failure is logged."""
+    for queue in dict.fromkeys(wake_up.queue for wake_up in wake_ups):
+        _send(queue, [wake_up for wake_up in wake_ups if wake_up.queue == queue])
+
+
+def _send(queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
+    url = settings.queue_url(queue)
     for start in range(0, len(wake_ups), _BATCH):
         batch = wake_ups[start : start + _BATCH]
         entries = [_entry(number, wake_up, url) for number, wake_up in enumerate(batch)]
@@ -75,13 +89,15 @@ def send(queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
             logger().warning("wake-up lost", extra={"queue": queue, "rows": rows, "error": problem})
 
 
-def send_within(seconds: float, queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
-    """Send wake-ups like `send`, but wait at most `seconds`, for callers that must not wait for SQS.
+def send_within(seconds: float, wake_ups: Sequence[WakeUp]) -> None:
+    """Send wake-ups of one queue like `send`, but wait at most `seconds`, for callers that must not wait for SQS.
 
     What is not sent by then is sent late or, if Lambda stops the container, never: `sweep` finds the work.
     """
-    if wake_ups and not threads.run_within(seconds, lambda: send(queue, wake_ups)):
-        logger().warning("wake-up late", extra={"queue": queue, "rows": [wake_up.sk for wake_up in wake_ups]})
+    if wake_ups and not threads.run_within(seconds, lambda: send(wake_ups)):
+        logger().warning(
+            "wake-up late", extra={"queue": wake_ups[0].queue, "rows": [wake_up.sk for wake_up in wake_ups]}
+        )
 
 
 def send_at(machine: str, name: str, due_at: clock.Instant, wake_up: WakeUp) -> None:

@@ -21,7 +21,7 @@ from shared.store.keys import Scope, scope_of
 from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
-from shared.webhooks import failures, queues
+from shared.webhooks import failures
 from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, DeliveryStatus
@@ -186,8 +186,8 @@ def start(scope: Scope, endpoint_id: str, since: clock.Instant, who: str) -> Cha
         table.equals("due_at", None),
         refusal=lambda: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
-    first = wake_up(pk, sk)
-    return Change(None, [put], after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, QUEUE, [first]))
+    first = wake_ups.new(QUEUE, pk, sk)
+    return Change(None, [put], after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, [first]))
 
 
 def stop(scope: Scope, endpoint_id: str) -> Change[None]:
@@ -203,11 +203,6 @@ def stop(scope: Scope, endpoint_id: str) -> Change[None]:
     changes = {**_ended(ReplayEnd.STOPPED), "lease": None, "lease_until": None}
     is_running = table.has("due_at")
     return Change(None, [table.Update(row["pk"], row["sk"], set=changes, condition=is_running)])
-
-
-def wake_up(pk: str, sk: str, delay_s: int = 0) -> WakeUp:
-    """The wake-up for the next step, `delay_s` seconds from now."""
-    return WakeUp(pk, sk, group=scope_of(pk).pk("replays"), delay_s=delay_s)
 
 
 def step(claim: tasks.Claim[ReplayRow]) -> None:
@@ -263,7 +258,7 @@ def _retry(
             writes: Sequence[table.Write] = []
             name = "skipped_count"
             try:
-                retry = delivery_commands.retry(scope, event_id, row["sk"], unless_retried=True)
+                new, writes = delivery_commands.plan_retry(scope, event_id, row["sk"], unless_retried=True)
             except ApiError as error:
                 if error.code not in (Code.RESOURCE_NOT_FOUND, Code.DELIVERY_IN_PROGRESS):
                     return sent, ReplayEnd.DISABLED
@@ -271,16 +266,15 @@ def _retry(
                     return sent, ReplayEnd.DELETED
             else:
                 name = "replayed_count"
-                sent = f"{sent or ''} {event_id}/{retry.doc['id']}".lstrip()
-                writes = retry.writes
-                new_wake_ups.append(deliveries.wake_up_of(scope, retry.doc))
+                sent = f"{sent or ''} {event_id}/{new['sk']}".lstrip()
+                new_wake_ups.append(deliveries.wake_up(new))
             changes[name] = counts[name] = counts[name] + 1
             update = table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **changes, "sent": sent})
             tasks.save_step(claim, [*writes, update], keep=True)
         return sent, None
     finally:
         # A wake-up whose transaction failed names a row that does not exist, and is ignored.
-        wake_ups.send(queues.RETRIES, new_wake_ups)
+        wake_ups.send(new_wake_ups)
 
 
 def _is_deleted(scope: Scope, endpoint_id: str) -> bool:

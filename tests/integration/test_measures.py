@@ -20,6 +20,7 @@ from shared.customers.resource import CUSTOMERS
 from shared.resources import list_pages, queries
 from shared.store import table
 from shared.store.keys import Scope
+from shared.tasks import wake_ups
 from tests.support import rows
 from tests.support.clocks import Clock
 from tests.support.receivers import Receiver, answer
@@ -570,7 +571,7 @@ def test_a_day_in_the_life_of_a_project_takes_no_right_that_a_function_lacks(
     appointment = api("POST", "/v1/appointments", about)
     placed = api("POST", f"/v1/customers/{asked['id']}/call", {"appointment_id": appointment["id"]})
     scope = Scope(project.id, False)
-    wake_up = consents.wake_up(consents.pk(scope, ASKED)).message
+    wake_up = wake_ups.new("consents", consents.pk(scope, ASKED), "consent").message
     for seconds in (0, 6):
         stopped_clock.forward(seconds)
         stage.nudge("consent", "consents", wake_up)

@@ -80,6 +80,7 @@ class Backlog:
             "kind": {"S": "delivery"},
             "endpoint": {"S": "whk_1"},
             "due": {"S": self.due[sk]},
+            "due_at": {"N": str(int(self.due[sk]))},
             "doc": {"S": "x" * 800},
         }
         return self._key(sk) | row | self.changed[sk]

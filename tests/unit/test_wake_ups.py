@@ -30,6 +30,6 @@ def test_a_message_has_only_the_fields_that_its_kind_of_queue_takes(
     services.sqs.cache_clear()
     delay = 0 if queue.endswith(".fifo") else 5
     with aws_client.hooked(Sqs()):
-        wake_ups.send("dials", [WakeUp("P#1#test#event#evt_1", "whd_1", group="whk_1", delay_s=delay)])
+        wake_ups.send([WakeUp("dials", "P#1#test#event#evt_1", "whd_1", group="whk_1", delay_s=delay)])
     services.sqs.cache_clear()
     assert [set(entry) for entry in sent] == [{"Id", "MessageBody", "MessageGroupId", field}]

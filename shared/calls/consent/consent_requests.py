@@ -76,7 +76,7 @@ def run_due_steps(pk: str) -> None:
     scope = scope_of(pk)
     at = tasks.run_due_steps(pk, "consent", LEASE_MS, partial(_step, scope))
     if at is not None:
-        wake_ups.send("consents", [consents.wake_up(pk, at)])
+        wake_ups.send([wake_ups.new("consents", pk, "consent", at)])
 
 
 def answer(
@@ -140,7 +140,7 @@ def close(
         table.write(writes)
     else:
         tasks.save_step(claim, writes)
-    wake_ups.send("dials", transitions.dial_wake_ups(scope, to_dial))
+    wake_ups.send(transitions.dial_wake_ups(scope, to_dial))
     if consent.task_token is not None:
         _resume_machine(consent.task_token)
 

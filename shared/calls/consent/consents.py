@@ -302,19 +302,11 @@ def check_unchanged(consent: Consent) -> table.Check:
     return table.Check(consent.key, "consent", table.unchanged(consent.version))
 
 
-def wake_up(pk: str, at: clock.Instant | None = None) -> wake_ups.WakeUp:
-    """The wake-up for the next step of a consent, now or at about the instant `at`."""
-    return wake_ups.WakeUp(pk, "consent", group=_group(scope_of(pk)), delay_s=0 if at is None else wake_ups.delay_s(at))
-
-
 def start_machine(consent: Consent) -> None:
     """Start the state machine that sends the wake-ups of a request that has been written, and waits for its answer."""
     seconds = -(-(consent.expires_at - clock.now()) // clock.SECOND)
-    execution_input = {
-        **wake_up(consent.key).message,
-        "group": _group(consent.scope),
-        "timeout_seconds": max(1, seconds),
-    }
+    wake_up = wake_ups.new("consents", consent.key, "consent")
+    execution_input = {**wake_up.message, "group": wake_up.group, "timeout_seconds": max(1, seconds)}
     wake_ups.start_state_machine("call_consent", consent.execution_name, execution_input)
 
 
@@ -361,7 +353,3 @@ def _is_limited(consent: Consent, now: clock.Instant) -> bool:
         return consent.behaviour == ConsentBehaviour.LIMITED
     earlier = [clock.parse(at) for at in consent.doc["requests"]]
     return any(sum(now - at < period_ms for at in earlier) >= limit for period_ms, limit in REQUESTS)
-
-
-def _group(scope: Scope) -> str:
-    return scope.pk("consents")

@@ -129,7 +129,7 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
     """Let the carrier place the call, and record its id. `first` if no earlier request can have placed it."""
     session = record.doc
     # For the next worker, if this one dies. `sweep`, or the present message if the queue repeats it, comes too late.
-    wake_ups.send("dials", [sessions.wake_up(scope, session["id"], clock.now() + START_AGAIN_MS)])
+    wake_ups.send([sessions.wake_up(scope, session["id"], clock.now() + START_AGAIN_MS)])
     opening = record.row["opening"]
     try:
         contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)

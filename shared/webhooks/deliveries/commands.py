@@ -18,7 +18,7 @@ from shared.store import table, transactions
 from shared.store.keys import Scope
 from shared.store.transactions import Change
 from shared.tasks import tasks, wake_ups
-from shared.webhooks import events, queues
+from shared.webhooks import events
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import (
     DELIVERY_GRACE_S,
@@ -34,11 +34,21 @@ from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS, EventRow
 
 
-def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool = False) -> Change[Delivery]:
+def retry(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
     """Retry a delivery: another delivery of its event to its endpoint.
 
-    With `unless_retried`, a failed delivery that somebody has retried already counts as being in progress. Raises
-    `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
+    Raises `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
+    """
+    new, writes = plan_retry(scope, event_id, delivery_id)
+    return _change(new, json.loads(new["doc"]), writes)
+
+
+def plan_retry(
+    scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool = False
+) -> tuple[DeliveryRow, Sequence[table.Write]]:
+    """The row of the delivery that retries another one, and the writes of the retry. Raises like `retry`.
+
+    With `unless_retried`, a failed delivery that somebody has retried already counts as being in progress.
     """
     old = deliveries.find(scope, event_id, delivery_id)
     event_row = events.find(scope, event_id)
@@ -68,8 +78,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
         condition=table.equals("retries", retries) if retries else table.PRESENT & table.equals("retries", None),
     )
     unlist = [table.Update(row["pk"], row["sk"], set={**deliveries.UNLISTED, **_cause(row)}) for row in listed]
-    doc: Delivery = json.loads(new["doc"])
-    return _change(scope, doc, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged(scope, endpoint)])
+    return new, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged(scope, endpoint)]
 
 
 def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
@@ -84,11 +93,11 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The delivery has ended, so there is no other attempt.")
     now = clock.now()
     if "lease" in row or deliveries.planned_at(row) <= now:
-        return _change(scope, doc, [])
+        return _change(row, doc, [])
     sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
     due = tasks.due_attributes(delivery_id, now, DELIVERY_GRACE_S)
     changes = {**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None, **_cause(row)}
-    return _change(scope, sent, [tasks.update_if_waiting(row, changes)])
+    return _change(row, sent, [tasks.update_if_waiting(row, changes)])
 
 
 def test(scope: Scope, endpoint_id: str) -> Change[Delivery]:
@@ -112,8 +121,8 @@ def send_sample(
     now = clock.now()
     event = events.build(scope, ids.new(EVENTS.prefix, now), type, now, after, before)
     new = deliveries.new_row(event, endpoint, trigger=DeliveryTrigger.TEST)
-    doc: Delivery = json.loads(new["doc"])
-    return _change(scope, doc, [table.Put(event.row()), table.Put(dict(new)), endpoints.unchanged(scope, endpoint)])
+    writes: list[table.Write] = [table.Put(event.row()), table.Put(dict(new)), endpoints.unchanged(scope, endpoint)]
+    return _change(new, json.loads(new["doc"]), writes)
 
 
 def cancel_closed(scope: Scope, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
@@ -146,11 +155,7 @@ def _cause(row: DeliveryRow | EventRow) -> dict[str, str | None]:
     return {"cause": row.get("cause")}
 
 
-def _change(scope: Scope, delivery: Delivery, writes: Sequence[table.Write]) -> Change[Delivery]:
+def _change(row: DeliveryRow, delivery: Delivery, writes: Sequence[table.Write]) -> Change[Delivery]:
     """The change of a delivery whose attempt is due now: its wake-up is sent afterwards."""
-    wake_up = deliveries.wake_up_of(scope, delivery)
-    return Change(
-        delivery,
-        writes,
-        after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, queues.RETRIES, [wake_up]),
-    )
+    wake_up = deliveries.wake_up(row)
+    return Change(delivery, writes, after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, [wake_up]))

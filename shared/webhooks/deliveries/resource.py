@@ -297,24 +297,10 @@ def new_row(
     return cast("DeliveryRow", {**row, **due})
 
 
-def wake_up(row: DeliveryRow, delay_s: int = 0, destination: queues.Destination | None = None) -> WakeUp:
-    """The wake-up for a delivery, `delay_s` seconds from now, in the message group of its endpoint.
-
-    With a `destination`, it has the group and `once` of the destination, and no delay.
-    """
-    if destination is None:
-        return WakeUp(row["pk"], row["sk"], group=row["endpoint"], delay_s=delay_s)
-    return WakeUp(row["pk"], row["sk"], group=destination.group, once=destination.once)
-
-
-def wake_up_of(scope: Scope, delivery: Delivery) -> WakeUp:
-    """The wake-up for a delivery whose attempt is due now."""
-    return WakeUp(partition(scope, delivery["event_id"]), delivery["id"], group=delivery["webhook_endpoint_id"])
-
-
-def planned_wake_up(row: DeliveryRow) -> WakeUp:
-    """The wake-up of `sweep` for a delivery. If the delivery was put off, the wake-up has the delay until its time."""
-    return wake_up(row, wake_ups.delay_s(row.get("put_off_until", clock.EPOCH)))
+def wake_up(row: DeliveryRow, at: clock.Instant | None = None, to: queues.Destination | None = None) -> WakeUp:
+    """The wake-up for a delivery, now or at about the instant `at`; to `retries` if no other destination is given."""
+    to = to or queues.Destination(queues.RETRIES, row["endpoint"])
+    return WakeUp(to.queue, row["pk"], row["sk"], to.group, wake_ups.delay_s(at), to.once)
 
 
 def find(scope: Scope, event_id: str, delivery_id: str) -> DeliveryRow:
