@@ -120,16 +120,17 @@ def ask_to_create(visit: InProject) -> Response:
 def create(visit: InProject) -> Response:
     """Create an appointment of a customer, and go to its day if that is where it was begun, else to the customer."""
     customer = CUSTOMERS.find(visit.scope, visit.params["id"]).doc
-    try:
-        values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
-        change = appointment_commands.create(visit.scope, fields.validate(AppointmentCreate, values))
+
+    def command() -> Change[Appointment]:
+        change = appointment_commands.create(visit.scope, appointment_input)
         forms.warn(visit, _warnings(visit, change.doc), "Create appointment", "at")
         after = {"customer": customer["id"], **forms.part(change.doc, _AUDITED)}
-        created = visit.commit(
-            lambda: change,
-            lambda new: visit.entry("appointment.created", new["id"], after=after),
-            lambda _: visit.once(),
-        )
+        return change.with_writes(visit.entry("appointment.created", change.doc["id"], after=after), visit.once())
+
+    try:
+        values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
+        appointment_input = fields.validate(AppointmentCreate, values)
+        created = visit.commit(command)
     except ApiError as error:
         return _form(visit, None, error)
     except SentBefore:

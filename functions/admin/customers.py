@@ -112,9 +112,11 @@ def create(visit: InProject) -> Response:
     """Create a customer."""
     try:
         values = forms.texts(visit, _TEXTS) | {"metadata": forms.metadata(visit)}
-        change = customer_commands.create(visit.scope, fields.validate(CustomerCreate, values))
+        customer_input = fields.validate(CustomerCreate, values)
         customer = visit.commit(
-            lambda: change, lambda new: visit.entry("customer.created", new["id"]), lambda _: visit.once()
+            lambda: customer_commands.create(visit.scope, customer_input),
+            lambda new: visit.entry("customer.created", new["id"]),
+            lambda _: visit.once(),
         )
     except ApiError as error:
         return _form(visit, None, error)

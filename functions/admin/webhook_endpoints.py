@@ -72,9 +72,9 @@ def ask_to_create(visit: InProject) -> Response:
 def create(visit: InProject) -> Response:
     """Create an endpoint, and show its signing secret in this response and never again."""
     try:
-        change = endpoint_commands.create(visit.scope, fields.validate(WebhookEndpointCreate, _sent(visit)))
+        endpoint_input = fields.validate(WebhookEndpointCreate, _sent(visit))
         endpoint = visit.commit(
-            lambda: change,
+            lambda: endpoint_commands.create(visit.scope, endpoint_input),
             lambda new: visit.entry("webhook_endpoint.created", new["id"], after=forms.part(new, _AUDITED)),
             lambda _: visit.once(),
         )
