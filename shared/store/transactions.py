@@ -82,8 +82,8 @@ def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
                 raise failed.op.refusal() from None
             raise
         except table.Contended as contended:
-            if isinstance(contended.op, table.Put) and contended.op.on_contended is not None:
-                raise contended.op.on_contended from None
+            if isinstance(contended.op, table.Put) and contended.op.is_record and contended.op.refusal is not None:
+                raise contended.op.refusal() from None
             raise
         return change
 

@@ -30,7 +30,8 @@ WRITERS = 8
 A row without a version stores the writer of its last single write in `writer`.
 """
 Refusal = Callable[[], Exception]
-"""Makes the error for the client if the condition of a write fails."""
+"""Makes the error for the client if the condition of a write fails. That of a request's record is for another request
+that is writing the same record."""
 
 
 class Meaning(IntEnum):
@@ -51,8 +52,6 @@ class Put:
     row: Row
     condition: Condition = ABSENT
     refusal: Refusal | None = None
-    on_contended: Exception | None = None
-    """What `commit` raises instead of Contended."""
     is_record: bool = False
     """Whether the row is the record of a request, which exists if the request was executed before."""
 
