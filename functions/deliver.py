@@ -36,7 +36,7 @@ from shared.webhooks.deliveries.resource import (
     phase,
 )
 from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
+from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, EndpointSnapshot
 from shared.webhooks.events import EVENTS
 from shared.webhooks.http_client import AttemptOutcome
 from shared.webhooks.queues import Arrival, Destination
@@ -106,7 +106,7 @@ class ClaimedDelivery:
         """When the attempt is due."""
         return self.claim.row["due_at"]
 
-    def is_closed(self, endpoint: Snapshot | None) -> bool:
+    def is_closed(self, endpoint: EndpointSnapshot | None) -> bool:
         """Whether the endpoint was disabled or deleted since the delivery's creation, so that nothing may be sent."""
         return phase(self.claim.row, endpoint, self.claim.token) is Phase.CLOSED
 
@@ -133,7 +133,7 @@ class Cancel:
 class Fail:
     """Too many workers died during this attempt: fail the delivery."""
 
-    endpoint: Snapshot
+    endpoint: EndpointSnapshot
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Move:
 class Send:
     """Send the event. `queue_class` and `late_ms` are for the lateness metric."""
 
-    endpoint: Snapshot
+    endpoint: EndpointSnapshot
     queue_class: str
     late_ms: int
 
@@ -156,13 +156,13 @@ class Send:
 Decision = Cancel | Fail | Move | Send
 
 
-def decide(delivery: ClaimedDelivery, endpoint: Snapshot | None, arrival: Arrival) -> Decision:
+def decide(delivery: ClaimedDelivery, endpoint: EndpointSnapshot | None, arrival: Arrival) -> Decision:
     """What to do about the attempt of a claimed delivery. `endpoint` is None if there is nothing to send any more."""
     if endpoint is None or delivery.is_closed(endpoint):
         return Cancel()
     if delivery.claim.lost_workers >= tasks.MAX_LOST_WORKERS:
         return Fail(endpoint)
-    destination = queues.another(arrival, endpoint, by_hand=delivery.by_hand)
+    destination = queues.decide_move(arrival, endpoint, by_hand=delivery.by_hand)
     if destination is not None:
         return Move(destination, queues.put_off_until(delivery.due_at) if destination.queue == queues.HANGING else None)
     late_ms = clock.now() - delivery.due_at
@@ -196,7 +196,7 @@ class SentEvent:
     """The wake-up that caused the attempt."""
 
 
-def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: Arrival) -> None:
+def _send(delivery: ClaimedDelivery, endpoint: EndpointSnapshot, body: bytes, arrival: Arrival) -> None:
     """Send the event and save the outcome.
 
     If the outcome cannot be saved, the claim is kept, because the event may have arrived. The wake-up that comes
@@ -205,7 +205,7 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     sent = _post(delivery, endpoint, body, arrival)
     outcome = sent.outcome
     read_endpoint = partial(_read_endpoint, delivery)
-    current: Snapshot | None = endpoint
+    current: EndpointSnapshot | None = endpoint
     if outcome.error is None and outcome.duration_ms >= OVERLAP_MS:
         # Another attempt may have failed meanwhile, and marked the endpoint as failing. This success ends that. If the
         # read fails, the attempt is saved all the same.
@@ -227,7 +227,7 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     )
 
 
-def _post(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: Arrival) -> SentEvent:
+def _post(delivery: ClaimedDelivery, endpoint: EndpointSnapshot, body: bytes, arrival: Arrival) -> SentEvent:
     """Sign the event and send it."""
     with _released_on_failure(delivery):
         secrets = [signing.decrypt(endpoint.doc["id"], ciphertext) for ciphertext in endpoint.secrets]
@@ -237,7 +237,7 @@ def _post(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     return SentEvent(url, at, outcome, arrival)
 
 
-def _read_endpoint(delivery: ClaimedDelivery) -> Snapshot | None:
+def _read_endpoint(delivery: ClaimedDelivery) -> EndpointSnapshot | None:
     endpoint_id = delivery.doc["webhook_endpoint_id"]
     return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)
 
@@ -260,7 +260,7 @@ class Result:
     """None if the delivery has ended."""
 
 
-def _after_attempt(delivery: ClaimedDelivery, sent: SentEvent, endpoint: Snapshot | None) -> Result:
+def _after_attempt(delivery: ClaimedDelivery, sent: SentEvent, endpoint: EndpointSnapshot | None) -> Result:
     """The delivery after the attempt, its retry, and what the outcome changes about the endpoint.
 
     `endpoint` is its current state: it may have been changed or deleted during the attempt.
@@ -308,7 +308,7 @@ def status_after(number: int, outcome: AttemptOutcome, *, closed: bool = False) 
     return DeliveryStatus.ATTEMPTING if number < len(limits.RETRY_SCHEDULE_S) else DeliveryStatus.FAILED
 
 
-def _after_lost_workers(delivery: ClaimedDelivery, endpoint: Snapshot) -> Result:
+def _after_lost_workers(delivery: ClaimedDelivery, endpoint: EndpointSnapshot) -> Result:
     """The delivery, failed because too many workers were lost during one attempt, if the endpoint has not changed."""
     failed = deliveries.end(delivery.doc, DeliveryStatus.FAILED, clock.iso(clock.now()))
     doc: Delivery = {**failed, "error_code": DeliveryError.WORKER_LOST}

@@ -29,7 +29,7 @@ from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.endpoints.resource import EndpointSnapshot
 from shared.webhooks.events import NewEvent
 
 _DELIVERIES_AT_ONCE = 4
@@ -94,7 +94,7 @@ class _Batch:
         ]
 
 
-def _receives(endpoint: Snapshot, event: NewEvent) -> bool:
+def _receives(endpoint: EndpointSnapshot, event: NewEvent) -> bool:
     """Whether the endpoint existed before the change and wants events of this type."""
     existed = clock.parse(endpoint.doc["created_at"]) <= event.instant
     return existed and events.matches(endpoint.doc["event_filters"], event.type)

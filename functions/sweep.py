@@ -19,7 +19,7 @@ from shared.webhooks.deliveries import resource as deliveries
 PAGE = 100
 """Index entries in a page: as many rows as one call reads."""
 GROUP = 10
-"""Rows that are woken before they are postponed: as many messages as one call sends."""
+"""Rows that are woken before their wake-ups are counted: as many messages as one call sends."""
 QUEUES: dict[str, wake_ups.Queue] = {
     "delivery": queues.RETRIES,
     "message": "turns",
@@ -60,12 +60,11 @@ def _sweep(shard: str, has_time: Callable[[], bool]) -> int:
     while has_time() and (page := next(pages, None)) is not None:
         for group in _groups(tasks.overdue(page) if has_time() else []):
             _send_wake_ups(group, has_time)
-            # If the time is over, wake-ups may be unsent. The rows are not postponed then, and the next run begins
-            # here.
+            # If the time is over, wake-ups may be unsent. They are not counted then, and the next run begins here.
             for row in group:
                 if not has_time():
                     return overdue
-                tasks.postpone_wake_up(row)
+                tasks.count_wake_up(row)
                 overdue += 1
     return overdue
 

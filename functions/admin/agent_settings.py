@@ -63,7 +63,7 @@ def _preview(visit: InProject) -> Response:
     return _form(visit, answer=answer)
 
 
-def _edited(visit: InProject) -> tuple[agent_settings_commands.Stored, Change[AgentSettings]]:
+def _edited(visit: InProject) -> tuple[agent_settings_commands.StoredSettings, Change[AgentSettings]]:
     """The settings as they are stored, and their change to those of the form. Raises ApiError."""
     stored = agent_settings_commands.read(visit.scope)
     edited = forms.edited(visit, _shown(stored.settings), _day_fields())

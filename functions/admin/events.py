@@ -126,7 +126,7 @@ def _deliveries(visit: InProject, event: EventRow) -> dict[str, Any]:
 
 
 def _refusal(
-    visit: InProject, one: Delivery, deliveries: list[Delivery], endpoint: endpoints.Snapshot | None
+    visit: InProject, one: Delivery, deliveries: list[Delivery], endpoint: endpoints.EndpointSnapshot | None
 ) -> str | None:
     """Why this delivery cannot be replayed now; None if it can."""
     if not visit.membership.may(MEMBER):

@@ -76,7 +76,7 @@ def _start(visit: InProject, endpoint_id: str, since: clock.Instant) -> None:
     )
 
 
-def _chosen(known: dict[str, endpoints.Snapshot], wanted: str) -> list[str]:
+def _chosen(known: dict[str, endpoints.EndpointSnapshot], wanted: str) -> list[str]:
     """The ids of the wanted endpoint, or of all. Raises `resource_not_found`."""
     if wanted and wanted not in known:
         raise ApiError(Code.RESOURCE_NOT_FOUND, "There is no such endpoint.", param="endpoint")

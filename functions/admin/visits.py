@@ -38,7 +38,7 @@ from shared.store import table, transactions
 from shared.store.keys import Scope
 from shared.store.transactions import Change, Command
 from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.endpoints.resource import EndpointSnapshot
 
 D = TypeVar("D")
 PROJECT = "/admin/projects/{project}/{mode}"
@@ -151,11 +151,11 @@ class InProject(SignedIn):
         return ZoneInfo(self.settings["timezone"])
 
     @cached_property
-    def endpoints(self) -> dict[str, Snapshot]:
+    def endpoints(self) -> dict[str, EndpointSnapshot]:
         """The webhook endpoints of the mode by id, newest first, as they were when the page first needed them."""
         return {one.doc["id"]: one for one in endpoints.of_project(self.scope)}
 
-    def endpoint(self) -> Snapshot:
+    def endpoint(self) -> EndpointSnapshot:
         """The webhook endpoint that the path names. Raises `resource_not_found`."""
         id = self.params["id"]
         if id not in self.endpoints:

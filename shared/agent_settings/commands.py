@@ -19,7 +19,7 @@ KIND = "agent_settings"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredSettings:
     """The settings as read, and the name of the project. `version` is 0 until the first change."""
 
     settings: AgentSettings
@@ -43,12 +43,12 @@ def keys(scope: Scope) -> list[table.Key]:
     return [(scope.pk(KIND), KIND), projects.row_key(scope.project_id)]
 
 
-def read(scope: Scope) -> Stored:
+def read(scope: Scope) -> StoredSettings:
     """The settings of a project and mode, in one read with the project. Raises LookupError for an unknown project."""
     return of_rows(scope, table.get_many(keys(scope)))
 
 
-def of_rows(scope: Scope, rows: table.Rows) -> Stored:
+def of_rows(scope: Scope, rows: table.Rows) -> StoredSettings:
     """The settings in these rows. Raises LookupError if the project is not among them."""
     own, of_project = keys(scope)
     if of_project not in rows:
@@ -62,7 +62,7 @@ def of_rows(scope: Scope, rows: table.Rows) -> Stored:
         **DEFAULTS,
     }
     settings = cast("AgentSettings", defaults | json.loads(row.get("doc", "{}")))
-    return Stored(settings, row.get("v", 0), project["name"])
+    return StoredSettings(settings, row.get("v", 0), project["name"])
 
 
 def update(scope: Scope, patch: AgentSettingsPatch) -> Change[AgentSettings]:

@@ -242,7 +242,7 @@ class Subject:
 
     customer: CustomerRecord | None
     appointment: AppointmentRecord | None
-    stored: agent_settings_commands.Stored
+    stored: agent_settings_commands.StoredSettings
 
 
 def subject(scope: Scope, session: Session) -> Subject:

@@ -204,7 +204,9 @@ def _apology(business: str | None = None) -> TurnReply:
     return TurnReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True, business=business)
 
 
-def _read(scope: Scope, customer_id: str | None) -> tuple[agent_settings_commands.Stored, CustomerRecord | None]:
+def _read(
+    scope: Scope, customer_id: str | None
+) -> tuple[agent_settings_commands.StoredSettings, CustomerRecord | None]:
     """The agent's settings, and the customer; None if it is deleted or the conversation has none. In one read."""
     key, keys = (scope.pk(CUSTOMERS.kind), customer_id or ""), agent_settings_commands.keys(scope)
     rows = table.get_many(keys if customer_id is None else [*keys, key])
@@ -257,7 +259,7 @@ def _introduction(business: str) -> str:
     return f"{INTRODUCTION}{escape(business)}.\n\n"
 
 
-def preview(scope: Scope, stored: agent_settings_commands.Stored, message: str) -> str:
+def preview(scope: Scope, stored: agent_settings_commands.StoredSettings, message: str) -> str:
     """The reply of test mode, with these settings, to the first message of an unknown customer."""
     turn_input = TurnInput((), message, settings=stored.for_agent)
     agent = agent_for(dataclasses.replace(scope, livemode=False))

@@ -44,7 +44,7 @@ FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = QUEUE_CLASSE
     "hanging_endpoints",
 )
 """The values of the metric's `queue_class`, which are no queues. Slow and hanging endpoints have their own, because
-they cause their lateness themselves."""
+they cause their lateness themselves. The first attempts of manual retries and test events are first attempts, too."""
 
 
 def milliseconds(name: str, value: int, **dimensions: str) -> None:

@@ -58,10 +58,10 @@ Attributes: `doc` is the public object as JSON text, `v` the version of a resour
 changes `doc` increases by 1, `w0`-`w7` the writers of its last versions and `writer` that of a row without a version
 (`shared/store/table`), `cause` the API request that caused the last write, `kind` the row's kind, and `expires_at`
 (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, kind, field and hashed value, sorted by id;
-`t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind. Only conversations that wait
-for a person have t0, with the time of the handoff.
-Client text enters an index key only as a hash. f1 of a delivery is sparse: only deliveries that wait for a retry, or
-have failed and were not retried, have it. So is that of a request, which only those have whose response was an error.
+`t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind. A conversation has t0 only
+while it waits for a person, with the time of the handoff. Client text enters an index key only as a hash. f1 of a
+delivery is sparse: only deliveries that wait for a retry, or have failed and were not retried, have it. So is that of a
+request, which only those have whose response was an error.
 Rows with a scheduled step have the attributes of `shared/tasks/tasks.py`.
 Deleting a customer or an appointment moves its row to a partition that lists do not read; `before` is its document
 before the deletion, for the event. Lists do not read its partition of f3 either, by which the deleted appointments of

@@ -6,7 +6,7 @@ every row whose work is overdue and sends another. A row with a scheduled step h
 A worker claims the row (`claim_row`), works, and writes the outcome on condition that it still has the claim
 (`save_step`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
 `due`, which would cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a
-wake-up before it postpones the next one: if it dies in between, the row gets one more wake-up.
+wake-up before it counts it: if it dies in between, the row gets one more wake-up.
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ def overdue(entries: Sequence[table.Row]) -> list[table.Row]:
     return [row for entry, row in current if row and row.get("due") == entry["due"] and not _is_leased(row)]
 
 
-def postpone_wake_up(row: table.Row) -> None:
-    """Count a wake-up that was sent for the overdue row, and postpone the next one. Each interval is twice the last.
+def count_wake_up(row: table.Row) -> None:
+    """Count a wake-up that was sent for the overdue row. It determines when the next one is sent: intervals double.
 
     Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
     wake-up has started may be the one that holds it.

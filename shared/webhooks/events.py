@@ -201,7 +201,7 @@ def matches(filters: list[str], type: str) -> bool:
     return not filters or type in filters or type.split(".")[0] + ".*" in filters
 
 
-def _customer(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
+def _customer_event(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
     if before is None:
         return "created"
     if before["deleted_at"] is None and after["deleted_at"] is not None:
@@ -209,7 +209,7 @@ def _customer(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str
     return None if fields.same(before, after) else "updated"
 
 
-def _appointment(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
+def _appointment_event(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
     if before is None:
         return "created"
     if after["appointment_at"] != before["appointment_at"]:
@@ -221,7 +221,7 @@ def _appointment(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> 
     return None if fields.same({**before, **unimportant}, after) else "updated"
 
 
-def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
+def _session_event(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
     if before is None:
         return "created"
     if after["call_status"] != before["call_status"]:
@@ -233,7 +233,7 @@ def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str 
     return None
 
 
-def _conversation(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
+def _conversation_event(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
     if before is None:
         return "created"
     if after["status"] != before["status"]:
@@ -244,4 +244,10 @@ def _conversation(before: Mapping[str, Any] | None, after: Mapping[str, Any]) ->
     return "resumed" if handoff is None else "handed_off"
 
 
-_EVENT_NAMES = {"customer": _customer, "appointment": _appointment, "session": _session, "conversation": _conversation}
+_EVENT_NAMES = {
+    "customer": _customer_event,
+    "appointment": _appointment_event,
+    "session": _session_event,
+    "conversation": _conversation_event,
+}
+"""By the type of a resource: the function that names the event of a change, such as `created`; None if it has none."""

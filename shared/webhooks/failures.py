@@ -17,7 +17,7 @@ from shared.store.keys import Scope
 from shared.webhooks.deliveries import commands as delivery_commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, DeliveryStatus, Phase, phase
-from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.endpoints.resource import EndpointSnapshot
 
 _KEYS = 1_000
 """The entries that one request counts."""
@@ -84,7 +84,7 @@ def count(scope: Scope, endpoint_id: str, most: int, since: clock.Instant = cloc
     return total
 
 
-def count_retrying(scope: Scope, endpoint: Snapshot, most: int) -> int:
+def count_retrying(scope: Scope, endpoint: EndpointSnapshot, most: int) -> int:
     """The number of deliveries to an endpoint that wait for a later attempt, counted up to `most`.
 
     Those that were canceled by disabling the endpoint may still have entries, and do not count.

@@ -20,7 +20,13 @@ from shared.store.transactions import Change
 from shared.webhooks import queues
 from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus
 from shared.webhooks.endpoints import commands as endpoint_commands
-from shared.webhooks.endpoints.resource import HANGING_FROM, WEBHOOK_ENDPOINTS, DisabledReason, Snapshot, unchanged
+from shared.webhooks.endpoints.resource import (
+    HANGING_FROM,
+    WEBHOOK_ENDPOINTS,
+    DisabledReason,
+    EndpointSnapshot,
+    unchanged,
+)
 from shared.webhooks.queues import Arrival
 
 if TYPE_CHECKING:
@@ -71,7 +77,12 @@ _MEANING = {
 
 
 def after_attempt(
-    scope: Scope, endpoint: Snapshot | None, url: str, status: DeliveryStatus, outcome: AttemptOutcome, arrival: Arrival
+    scope: Scope,
+    endpoint: EndpointSnapshot | None,
+    url: str,
+    status: DeliveryStatus,
+    outcome: AttemptOutcome,
+    arrival: Arrival,
 ) -> Change[None]:
     """What an attempt at `url` changes about its endpoint, with the notice of it. Most attempts change nothing.
 
@@ -88,7 +99,9 @@ def after_attempt(
     return change
 
 
-def _mark_or_disable(scope: Scope, endpoint: Snapshot, outcome: AttemptOutcome, arrival: Arrival) -> Change[None]:
+def _mark_or_disable(
+    scope: Scope, endpoint: EndpointSnapshot, outcome: AttemptOutcome, arrival: Arrival
+) -> Change[None]:
     now, failing_since = clock.now(), endpoint.failing_since
     if outcome.status == 410:
         return _disable(scope, endpoint, DisabledReason.GONE)
@@ -109,7 +122,7 @@ def _mark_or_disable(scope: Scope, endpoint: Snapshot, outcome: AttemptOutcome, 
     return Change(None, [write], after_commit=lambda: send_notice(scope, endpoint, notice))
 
 
-def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
+def _if_as_read(write: table.Update, endpoint: EndpointSnapshot) -> table.Update:
     """The write, on condition that no concurrent attempt has changed whether the endpoint is failing.
 
     Therefore one attempt gives each notice, and `noticed` exists only together with `failing_since`.
@@ -119,7 +132,7 @@ def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
     return dataclasses.replace(write, condition=write.condition & noticed & since)
 
 
-def _notice(endpoint: Snapshot, outcome: AttemptOutcome) -> HealthNotice | None:
+def _notice(endpoint: EndpointSnapshot, outcome: AttemptOutcome) -> HealthNotice | None:
     """The notice that is due: that the endpoint is failing, or that it has recovered."""
     if not outcome.error:
         return HealthNotice.RECOVERED if endpoint.noticed and endpoint.doc["enabled"] else None
@@ -128,7 +141,7 @@ def _notice(endpoint: Snapshot, outcome: AttemptOutcome) -> HealthNotice | None:
     return HealthNotice.FAILING if is_due else None
 
 
-def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change[None]:
+def _disable(scope: Scope, endpoint: EndpointSnapshot, reason: DisabledReason) -> Change[None]:
     """Disable an endpoint because of its receiver's responses.
 
     Nothing changes if the endpoint was disabled, deleted or changed to another URL since `endpoint` was read, or if the
@@ -148,13 +161,13 @@ def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change
     return Change(None, change.writes, after_commit=lambda: send_notice(scope, endpoint, HealthNotice.DISABLED))
 
 
-def set_attributes(scope: Scope, endpoint: Snapshot, **attributes: table.Value | None) -> table.Update:
+def set_attributes(scope: Scope, endpoint: EndpointSnapshot, **attributes: table.Value | None) -> table.Update:
     """The write of an endpoint's health attributes, on condition that the endpoint has not changed since."""
     pk, unchanged = scope.pk(WEBHOOK_ENDPOINTS.kind), table.unchanged(endpoint.version)
     return table.Update(pk, endpoint.doc["id"], set=attributes, condition=unchanged)
 
 
-def send_notice(scope: Scope, endpoint: Snapshot, notice: HealthNotice) -> None:
+def send_notice(scope: Scope, endpoint: EndpointSnapshot, notice: HealthNotice) -> None:
     """Send the notice of a committed change, once. Best effort: a message that cannot be sent is logged."""
     endpoint_id, unchanged_for = endpoint.doc["id"], clock.now() - clock.parse(endpoint.doc["updated_at"])
     mode = "live" if scope.livemode else "test"
@@ -179,7 +192,7 @@ def send_notice(scope: Scope, endpoint: Snapshot, notice: HealthNotice) -> None:
         logger().warning("notice not sent", extra=about | {"error": problem})
 
 
-def mark(endpoint: Snapshot, outcome: AttemptOutcome, arrival: Arrival) -> dict[str, table.Value | None]:
+def mark(endpoint: EndpointSnapshot, outcome: AttemptOutcome, arrival: Arrival) -> dict[str, table.Value | None]:
     """The changes to the endpoint's marks after an attempt. Most attempts have none."""
     now = clock.now()
     if outcome.duration_ms < SLOW_ATTEMPT_MS:
@@ -197,7 +210,7 @@ def mark(endpoint: Snapshot, outcome: AttemptOutcome, arrival: Arrival) -> dict[
     return changes
 
 
-def _after_quick(endpoint: Snapshot, arrival: Arrival, now: clock.Instant) -> dict[str, table.Value | None]:
+def _after_quick(endpoint: EndpointSnapshot, arrival: Arrival, now: clock.Instant) -> dict[str, table.Value | None]:
     if endpoint.hanging:
         return {"timeouts": None, "slow_until": now + SLOW_FOR_MS}
     changes: dict[str, table.Value | None] = {}

@@ -1,4 +1,4 @@
-"""The queues of deliveries. `first` and `another` decide which one the wake-up of a delivery goes to.
+"""The queues of deliveries. `first` and `decide_move` decide which one the wake-up of a delivery goes to.
 
 Timers, manual retries, test events and `sweep` send to `retries`; the worker moves what belongs elsewhere.
 
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from shared.core import clock
 from shared.tasks.wake_ups import Queue
-from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.endpoints.resource import EndpointSnapshot
 
 FIRST: Queue = "deliveries"
 RETRIES: Queue = "retries"
@@ -70,7 +70,7 @@ class Arrival:
     """How long it waited there."""
 
 
-def first(endpoint: Snapshot, object_id: str) -> Destination:
+def first(endpoint: EndpointSnapshot, object_id: str) -> Destination:
     """The destination of a first attempt, for an event about the object with this id."""
     id = endpoint.doc["id"]
     if endpoint.hanging:
@@ -82,7 +82,7 @@ def first(endpoint: Snapshot, object_id: str) -> Destination:
     return Destination(FIRST, f"{id}-{zlib.crc32(object_id.encode()) % BUSY_GROUPS}")
 
 
-def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Destination | None:
+def decide_move(arrival: Arrival, endpoint: EndpointSnapshot, *, by_hand: bool) -> Destination | None:
     """The destination to which an attempt must move; None if it may be made where its wake-up arrived.
 
     `by_hand` if a person waits for the attempt (`ClaimedDelivery.by_hand`).

@@ -297,7 +297,7 @@ def test_a_step_that_fails_gives_the_row_back(job: Job) -> None:
     def step(claim: Claim[table.Row]) -> None:
         raise ValueError("the provider's response makes no sense")
 
-    tasks.postpone_wake_up(job.row)
+    tasks.count_wake_up(job.row)
     with pytest.raises(ValueError, match="no sense"):
         tasks.run_due_steps(job.pk, job.sk, LEASE, step)
     assert job.row["wake_ups"] == 1, "sweep goes on to wake-up less and less often"
@@ -389,7 +389,7 @@ def test_overdue_rows_keep_the_order_of_the_index(stage: Stage, stopped_clock: C
 def test_the_interval_between_wake_ups_doubles_until_a_step_is_recorded(job: Job, stopped_clock: Clock) -> None:
     first = job.row["due"]
     for wake_ups, wait in enumerate((60, 120, 240, 480, 960, 1920, 3600, 3600), 1):
-        tasks.postpone_wake_up(job.row)
+        tasks.count_wake_up(job.row)
         row = job.row
         assert (row["wake_ups"], row["due"]) == (wake_ups, due(clock.now() + wait * clock.SECOND))
     assert job.overdue(first) is None, "the row has moved on"
@@ -402,11 +402,11 @@ def test_a_wake_up_whose_row_has_another_step_since_postpones_nothing(job: Job, 
     stopped_clock.forward(1)
     record(job.claimed(), job.done(1, clock.now()))
     after = job.row
-    tasks.postpone_wake_up(seen)
+    tasks.count_wake_up(seen)
     assert job.row == after
     record(job.claimed(), job.done(2))
     after = job.row
-    tasks.postpone_wake_up(seen)
+    tasks.count_wake_up(seen)
     assert job.row == after
 
 
@@ -414,7 +414,7 @@ def test_a_wake_up_counts_although_its_worker_has_the_row_already_and_fails(job:
     """Otherwise a row whose worker always fails would get a wake-up each minute."""
     seen = job.row
     claim = job.claimed()
-    tasks.postpone_wake_up(seen)
+    tasks.count_wake_up(seen)
     tasks.release(claim, failed=True)
     assert job.row["wake_ups"] == 1
     assert job.claimed().lost_workers == 1
@@ -428,7 +428,7 @@ def test_a_postponed_row_moves_to_its_shard_of_the_present_setting(
     assert any(row.row["due_shard"] not in {f"due#{n}" for n in range(8)} for row in rows)
     monkeypatch.setenv("DUE_SHARDS", "8")
     for each in rows:
-        tasks.postpone_wake_up(each.row)
+        tasks.count_wake_up(each.row)
         assert each.row["due_shard"] == due_shard(each.sk)
 
 

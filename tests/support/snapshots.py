@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 from shared.core import clock
-from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.endpoints.resource import EndpointSnapshot
 
 
-def snapshot(id: str = "whk_1", generation: int = 0, *, deleted: bool = False) -> Snapshot:
+def snapshot(id: str = "whk_1", generation: int = 0, *, deleted: bool = False) -> EndpointSnapshot:
     """An endpoint without any mark."""
-    return Snapshot(
+    return EndpointSnapshot(
         doc=cast(Any, {"id": id}),
         generation=generation,
         closed={},

@@ -57,7 +57,7 @@ class Receiver:
 
     id: str
     seconds: float
-    snapshot: endpoints.Snapshot = field(init=False)
+    snapshot: endpoints.EndpointSnapshot = field(init=False)
     late: list[float] = field(default_factory=list)
     """Seconds from when the first attempt for each event was due to its start."""
     others_late: list[float] = field(default_factory=list)
@@ -241,7 +241,7 @@ class DeliveryQueues:
         if queue == queues.RETRIES and row.planned > row.due_at and not row.ended and not row.claimed:
             receiver.off_plan.append(now - row.planned)
         by_hand = row.about is None and row.attempt == 1
-        destination = queues.another(arrival, receiver.snapshot, by_hand=by_hand)
+        destination = queues.decide_move(arrival, receiver.snapshot, by_hand=by_hand)
         if row.ended or row.claimed or row.due_at > now or destination is not None:
             if destination is not None and not row.ended and not row.claimed:
                 self._move(id, row, destination)

@@ -45,7 +45,10 @@ def claimed_delivery(number: int = 1, lost: int = 0, trigger: str = "automatic")
 
 
 def decide_on(
-    endpoint: endpoints.Snapshot | None, queue: str | None, claim: ClaimedDelivery | None = None, waited: int = 0
+    endpoint: endpoints.EndpointSnapshot | None,
+    queue: str | None,
+    claim: ClaimedDelivery | None = None,
+    waited: int = 0,
 ) -> deliver.Decision:
     return deliver.decide(claim or claimed_delivery(), endpoint, Arrival(queue, waited))
 

@@ -75,7 +75,7 @@ LEASED = SCHEDULED | {"lease": "mine", "lease_until": 0}
 
 @pytest.mark.parametrize("state", [OPEN, REOPENED, DELETED, None])
 def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
-    state: endpoints.Snapshot | None,
+    state: endpoints.EndpointSnapshot | None,
 ) -> None:
     for token in (None, "other"):
         assert deliveries.phase(ENDED, state, token) is Phase.ENDED

@@ -243,7 +243,9 @@ SLOW = outcome(health.SLOW_ATTEMPT_MS / 1000)
 TIMED_OUT = outcome(TIMEOUT, DeliveryError.TIMEOUT)
 
 
-def mark_attempts(endpoint: Receiver, *outcomes: AttemptOutcome, arrival: Arrival = ON_TIME) -> endpoints.Snapshot:
+def mark_attempts(
+    endpoint: Receiver, *outcomes: AttemptOutcome, arrival: Arrival = ON_TIME
+) -> endpoints.EndpointSnapshot:
     for each in outcomes:
         endpoint.mark(health.mark(endpoint.snapshot, each, arrival))
     return endpoint.snapshot

@@ -30,7 +30,7 @@ from shared.webhooks.deliveries.resource import (
     phase,
 )
 from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
+from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, EndpointSnapshot
 from shared.webhooks.events import EVENTS, EventRow
 
 
@@ -136,7 +136,7 @@ def cancel_closed(scope: Scope, rows: Sequence[DeliveryRow]) -> list[DeliveryRow
     return [_cancel_if_closed(row, known.get(row["endpoint"])) for row in rows]
 
 
-def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRow:
+def _cancel_if_closed(row: DeliveryRow, endpoint: EndpointSnapshot | None) -> DeliveryRow:
     def cancel(latest: DeliveryRow) -> DeliveryRow:
         if phase(latest, endpoint) is not Phase.CLOSED:
             return latest

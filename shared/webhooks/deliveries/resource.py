@@ -21,7 +21,7 @@ from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
-from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.endpoints.resource import EndpointSnapshot
 from shared.webhooks.events import EVENTS, NewEvent
 
 DELIVERY_GRACE_S = 60
@@ -186,7 +186,7 @@ class Phase(Enum):
     """Its endpoint was disabled or deleted since, so it must be canceled."""
 
 
-def phase(row: DeliveryRow, endpoint: Snapshot | None, token: str | None = None) -> Phase:
+def phase(row: DeliveryRow, endpoint: EndpointSnapshot | None, token: str | None = None) -> Phase:
     """The phase of a delivery's row, or its phase for the worker whose claim has this token."""
     if "due_at" not in row:
         return Phase.ENDED
@@ -244,7 +244,7 @@ def is_listed(row: DeliveryRow) -> bool:
 
 def new_row(
     event: NewEvent,
-    endpoint: Snapshot,
+    endpoint: EndpointSnapshot,
     *,
     trigger: DeliveryTrigger = DeliveryTrigger.AUTOMATIC,
     retry_of: str | None = None,
@@ -365,7 +365,7 @@ def is_test(row: DeliveryRow) -> bool:
     return "test" in row or json.loads(row["doc"])["trigger"] == DeliveryTrigger.TEST
 
 
-def cancel_with_endpoint(row: DeliveryRow, endpoint: Snapshot | None) -> Delivery:
+def cancel_with_endpoint(row: DeliveryRow, endpoint: EndpointSnapshot | None) -> Delivery:
     """The delivery, canceled when its endpoint was disabled or deleted, but not before its latest attempt."""
     doc: Delivery = json.loads(row["doc"])
     closed_at = endpoint.closed_at(row["generation"]) if endpoint else None

@@ -176,7 +176,7 @@ WebhookEndpointRecord = Record[WebhookEndpoint, WebhookEndpointRow]
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class EndpointSnapshot:
     """An endpoint as it was when its row was read. It may have been deleted."""
 
     doc: WebhookEndpoint
@@ -240,22 +240,22 @@ def _check_filters(filters: list[str]) -> None:
             )
 
 
-def of_project(scope: Scope) -> list[Snapshot]:
+def of_project(scope: Scope) -> list[EndpointSnapshot]:
     """All endpoints of a project and mode, including disabled ones."""
     return [snapshot(row) for page in table.query(scope.pk(WEBHOOK_ENDPOINTS.kind), limit=100) for row in page]
 
 
-def read(scope: Scope, endpoint_ids: Iterable[str]) -> dict[str, Snapshot]:
+def read(scope: Scope, endpoint_ids: Iterable[str]) -> dict[str, EndpointSnapshot]:
     """The endpoints with these ids, by id. Those that were deleted more than 31 days ago are missing."""
     keys = [key for id in dict.fromkeys(endpoint_ids) for key in WEBHOOK_ENDPOINTS.row_keys(scope, id)]
     return {row["sk"]: snapshot(row) for row in table.get_many(keys).values()}
 
 
-def snapshot(row: Mapping[str, Any]) -> Snapshot:
+def snapshot(row: Mapping[str, Any]) -> EndpointSnapshot:
     """The endpoint of this row."""
     doc = WEBHOOK_ENDPOINTS.record(dict(row)).doc
     previous = [] if doc["previous_secret_expires_at"] is None else [row["previous_secret"]]
-    return Snapshot(
+    return EndpointSnapshot(
         doc=doc,
         generation=row["generation"],
         closed=row.get("closed", {}),
@@ -271,7 +271,7 @@ def snapshot(row: Mapping[str, Any]) -> Snapshot:
     )
 
 
-def unchanged(scope: Scope, endpoint: Snapshot) -> table.Check:
+def unchanged(scope: Scope, endpoint: EndpointSnapshot) -> table.Check:
     """The check that the endpoint has not changed since it was read."""
     pk = scope.pk(WEBHOOK_ENDPOINTS.kind)
     return table.Check(pk, endpoint.doc["id"], table.unchanged(endpoint.version))
