@@ -116,7 +116,7 @@ def claim(pk: str, sk: str) -> ClaimedDelivery | None:
 
     An attempt that is due later has its own timer, and is found by `sweep`.
     """
-    claimed: tasks.Claim[DeliveryRow] | None = tasks.claim_soon(pk, sk, lambda: clock.now() + LEASE_MS)
+    claimed: tasks.Claim[DeliveryRow] | None = tasks.claim_soon(pk, sk, lambda: LEASE_MS)
     if claimed is None:
         return None
     doc: Delivery = json.loads(claimed.row["doc"])

@@ -103,12 +103,12 @@ def begin(message: MessageRow, seconds_left: float) -> ClaimedTurn | None:
     """
     if not may_begin(seconds_left) or message["due_at"] > clock.now():
         return None
-    return _in_window(tasks.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)))
+    return _in_window(tasks.new_claim(message, _lease_ms(message["sk"], seconds_left + AFTER_WINDOW_S)))
 
 
 def claim(pk: str, sk: str) -> ClaimedTurn | None:
     """Claim the turn for a worker, if it is due and nobody else has claimed it. None otherwise."""
-    work: tasks.Claim[MessageRow] | None = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE_MS / clock.SECOND))
+    work: tasks.Claim[MessageRow] | None = tasks.claim_soon(pk, sk, lambda: _lease_ms(sk, LEASE_MS / clock.SECOND))
     return None if work is None else ClaimedTurn(work)
 
 
@@ -117,7 +117,7 @@ def claim_in_window(message: MessageRow, seconds_left: float) -> ClaimedTurn | N
     if not may_begin(seconds_left) or not tasks.is_free(message):
         return None
     work: tasks.Claim[MessageRow] | None = tasks.claim_soon(
-        message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)
+        message["pk"], message["sk"], lambda: _lease_ms(message["sk"], seconds_left + AFTER_WINDOW_S)
     )
     return None if work is None else _in_window(work)
 
@@ -131,12 +131,11 @@ def _in_window(work: tasks.Claim[MessageRow]) -> ClaimedTurn:
     return ClaimedTurn(work, reserved_s=AFTER_WINDOW_S + RESERVED_S)
 
 
-def _lease_end(sk: str, seconds: float) -> clock.Instant:
-    """The instant at which a lease of `seconds` from now ends; earlier if the turn must end with an apology by then."""
-    now = clock.now()
+def _lease_ms(sk: str, seconds: float) -> int:
+    """The milliseconds of a lease of `seconds`; fewer if the turn must end with an apology by then."""
     # The id of a message holds the time at which it was sent.
-    give_up = ids.created_at(MESSAGES.prefix, sk) + GIVE_UP_MS
-    return now + APOLOGY_LEASE_MS if now >= give_up else min(now + int(seconds * clock.SECOND), give_up)
+    until_apology_ms = ids.created_at(MESSAGES.prefix, sk) + GIVE_UP_MS - clock.now()
+    return APOLOGY_LEASE_MS if until_apology_ms <= 0 else min(int(seconds * clock.SECOND), until_apology_ms)
 
 
 def window_s(scope: Scope, content: str) -> int:

@@ -108,10 +108,10 @@ def sweep_attributes(sk: str, at: clock.Instant) -> dict[str, table.Value | None
     return {"due": due(at), "due_shard": due_shard(sk), "wake_ups": None}
 
 
-def new_claim(row: R, until: clock.Instant) -> Claim[R]:
-    """A claim on a new row until the instant `until`. The caller inserts the claim's `row`, which has the lease."""
+def new_claim(row: R, lease_ms: int) -> Claim[R]:
+    """A claim on a new row, for `lease_ms` milliseconds. The caller inserts the claim's `row`, which has the lease."""
     token = uuid.uuid4().hex
-    return Claim(cast("R", {**row, "lease": token, "lease_until": until}), token)
+    return Claim(cast("R", {**row, "lease": token, "lease_until": clock.now() + lease_ms}), token)
 
 
 def is_free(row: Mapping[str, Any]) -> bool:
@@ -119,15 +119,15 @@ def is_free(row: Mapping[str, Any]) -> bool:
     return "due_at" in row and row["due_at"] <= clock.now() and not _is_leased(row)
 
 
-def claim_row(pk: str, sk: str, until: clock.Instant) -> Claim[R] | NotDue | None:
-    """Claim the row until the instant `until`, if its work is due and no worker has a lease that has not expired.
+def claim_row(pk: str, sk: str, lease_ms: int) -> Claim[R] | NotDue | None:
+    """Claim the row for `lease_ms` milliseconds, if its work is due and no worker has a lease that has not expired.
 
     A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
     the row has no scheduled step, or another worker's lease has not expired. Makes one write in the common case.
     From then on, log lines and writes name the API request that caused the work.
     """
     now, token = clock.now(), uuid.uuid4().hex
-    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
+    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": now + lease_ms}
     free = table.at_most("due_at", now) & table.equals("lease", None)
     claimed: Claim[R] | None
     claimed, old = _try_to_claim(table.Update(pk, sk, set=lease, condition=free), token)
@@ -154,15 +154,15 @@ def _try_to_claim(write: table.Update, token: str) -> tuple[Claim[R] | None, tab
         return Claim(cast("R", failed.old), token), None
 
 
-def claim_soon(pk: str, sk: str, until: Callable[[], clock.Instant]) -> Claim[R] | None:
+def claim_soon(pk: str, sk: str, lease_ms: Callable[[], int]) -> Claim[R] | None:
     """Claim the row like `claim_row`; if its wake-up arrived a little early, wait until the work is due.
 
-    `until` returns the instant at which the lease is to expire. None if the row's work is not due soon either.
+    `lease_ms` is called after the wait. None if the row's work is not due soon either.
     """
-    result: Claim[R] | NotDue | None = claim_row(pk, sk, until())
+    result: Claim[R] | NotDue | None = claim_row(pk, sk, lease_ms())
     if isinstance(result, NotDue) and result.wait_ms <= EARLY_MS:
         clock.sleep(result.wait_ms / clock.SECOND)
-        result = claim_row(pk, sk, until())
+        result = claim_row(pk, sk, lease_ms())
     return result if isinstance(result, Claim) else None
 
 
@@ -206,7 +206,7 @@ def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim[R]], No
     """
     stepped = False
     for _ in range(MAX_STEPS):
-        result: Claim[R] | NotDue | None = claim_row(pk, sk, clock.now() + lease_ms)
+        result: Claim[R] | NotDue | None = claim_row(pk, sk, lease_ms)
         if result is None:
             return None
         if isinstance(result, NotDue):

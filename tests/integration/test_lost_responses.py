@@ -319,7 +319,7 @@ def test_a_lease_is_held_by_one_worker_and_its_work_is_recorded_once(stage: Stag
     table.write([table.Put(row)])
 
     def claim() -> Any:
-        return tasks.claim_row(pk, "job", clock.now() + lease)
+        return tasks.claim_row(pk, "job", lease)
 
     def record(claim: tasks.Claim[table.Row]) -> None:
         update = table.Update(pk, "job", add={"done": 1})

@@ -38,7 +38,7 @@ class Job:
         return self
 
     def claim(self, lease: int = LEASE) -> Claim[table.Row] | NotDue | None:
-        return tasks.claim_row(self.pk, self.sk, clock.now() + lease)
+        return tasks.claim_row(self.pk, self.sk, lease)
 
     def claimed(self) -> Claim[table.Row]:
         found = self.claim()
@@ -74,7 +74,7 @@ def record(claim: Claim[table.Row], write: table.Update, *, keep: bool = False) 
 def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) -> None:
     job = Job()
     row = {"pk": job.pk, "sk": job.sk, "kind": "job", "done": 0, **tasks.due_attributes(job.sk, clock.now())}
-    claim = tasks.new_claim(row, clock.now() + LEASE)
+    claim = tasks.new_claim(row, LEASE)
     table.write([table.Put(claim.row)])
     assert not tasks.is_free(job.row)
     assert job.claim() is None
@@ -88,7 +88,7 @@ def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) 
 
 def test_a_wake_up_that_is_a_little_early_waits_until_the_work_is_due(job: Job, stopped_clock: Clock) -> None:
     def claim_soon() -> Claim[table.Row] | None:
-        return tasks.claim_soon(job.pk, job.sk, lambda: clock.now() + LEASE)
+        return tasks.claim_soon(job.pk, job.sk, lambda: LEASE)
 
     job.schedule(at=clock.now() + tasks.EARLY_MS + 1)
     assert not tasks.is_free(job.row)
