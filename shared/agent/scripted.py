@@ -26,20 +26,11 @@ from zoneinfo import ZoneInfo
 
 from shared.agent import Reply, Utterance, assent, dates, phrases
 from shared.agent.phrases import CALL, CANCEL, CONFIRM, MOVE
+from shared.agent.simulated_messages import HANDOFF, MARKDOWN, RICH
 from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput
 from shared.agent.wording import ATTEND, describe, describe_hours, escape, local_time, long_time, why_not
 from shared.appointments.resource import AppointmentStatus
 from shared.core import clock
-
-MARKDOWN, HANDOFF = "[[sim:markdown]]", "[[sim:handoff]]"
-RICH = """\
-# Your appointment
-**Everything** is in the [guide](https://example.com/guide "The guide"), <b>parking</b> and *directions* too.
-- Your `insurance card`
-```python
-print("See you & <soon>")
-```
-"""
 
 # Fixed sentences. The questions are looked for in the transcript.
 _WHICH = "Which appointment shall I"
@@ -136,7 +127,7 @@ class _LastMessage:
             return f"All right, {name} stays as it is. {_ELSE}"
         if not (assent.agrees(self.text, proposal.kind) or assent.is_doubtful(self.text, proposal.kind)):
             return None
-        if not self.tools.commit_proposal().ok and self.result.proposed:
+        if not self.tools.accept_proposal().ok and self.result.proposed:
             return f"Shall I {CANCEL if proposal.at is None else MOVE} {name}? Please answer yes or no, to be sure."
         if self.result.has("handoff"):
             return self._staff_decides()

@@ -2,7 +2,7 @@
 
 Tools are created for a turn's input, which has one customer. The agent's arguments cannot change that: the id of
 another customer's appointment is an unknown id. A turn stages at most one change, which is committed with the reply. A
-cancellation or a new time is first proposed. The next turn can commit exactly this proposal, and only if the user's
+cancellation or a new time is first proposed. The next turn can stage exactly this proposal, and only if the user's
 message agrees (`shared/agent/assent.py`).
 """
 
@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 from zoneinfo import ZoneInfo
 
 from shared.agent_settings import hours, policy
@@ -143,7 +143,7 @@ class AppointmentView:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change that the agent proposed, to be committed exactly if the user agrees.
+    """A change that the agent proposed, to be staged exactly if the user agrees.
 
     `present_at` is the appointment's time at the proposal, `at` the new time; both RFC 3339 in UTC.
     """
@@ -217,8 +217,9 @@ def handoff(reason: HandoffReason) -> Action:
     return {"type": "handoff", "reason": reason}
 
 
-class StagedChange(NamedTuple):
-    """A change of an appointment, as `Collection.replace` takes it."""
+@dataclass(frozen=True)
+class StagedChange:
+    """A change of an appointment that is to be committed with the reply."""
 
     record: AppointmentRecord
     """The appointment as it was read."""
@@ -372,8 +373,8 @@ class Tools:
         return self._propose_time(record, instant)
 
     @tool("Do what you proposed in your previous turn, now that the customer agrees.")
-    def commit_proposal(self) -> ToolResult:
-        """Commit the proposal of the previous turn, if the user's message agrees to it."""
+    def accept_proposal(self) -> ToolResult:
+        """Stage the proposal of the previous turn, if the user's message agrees to it."""
         if self.proposal is None:
             return ToolResult(False, "Nothing was proposed in the previous turn.")
         if (doubt := self._doubt()) is not None:

@@ -74,7 +74,10 @@ class Call(TypedDict):
 
 
 def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change[Session]:
-    """Call a customer. Nothing changes if a call to them awaits consent. Raises ApiError."""
+    """Call a customer. Nothing changes if a call to them awaits consent. Raises ApiError if they may not be called.
+
+    `clearance` in `shared/calls/transitions.py` decides again when the call is to be dialed.
+    """
     _check_options(customer_id, options)
     rows = _read_rows(scope, customer_id, options)
     customer = _customer(scope, customer_id, rows)
@@ -103,7 +106,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     )
     links = _link_session(scope, session, customer, appointment)
     # If the number may not be called, the customer is not asked either.
-    consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and _may_call(scope, phone, rows) else None
+    consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and _allows(scope, phone, rows) else None
     if consent is None:
         call = _await_dialing(scope, session, options)
     elif consent.is_granted:
@@ -239,7 +242,11 @@ def wake(scope: Scope, session_id: str, at: clock.Instant | None = None) -> None
 
 
 def can_be_called(customer: CustomerRecord) -> bool:
-    """Whether an agent may offer a call to this customer now."""
+    """Whether an agent may offer a call to this customer now, as far as the customer's row tells.
+
+    Opt-outs of the phone and the project's limits would cost each turn more reads. `call_customer` checks them, and if
+    it refuses the call, the agent replies again without one.
+    """
     doc = customer.doc
     return doc["phone"] is not None and not doc["do_not_call"] and "active_session" not in customer.row
 
@@ -302,8 +309,8 @@ def _check_limits(scope: Scope, rows: table.Rows) -> None:
         raise ApiError(Code.CALL_LIMIT_REACHED, project_limits.REACHED.format(exceeded))
 
 
-def _may_call(scope: Scope, to: str, rows: table.Rows) -> bool:
-    """Whether the project may call this number."""
+def _allows(scope: Scope, to: str, rows: table.Rows) -> bool:
+    """Whether the project's limits allow calls to this number."""
     limits, _ = project_limits.of_rows(scope, rows)
     return not scope.livemode or limits.allows(to)
 

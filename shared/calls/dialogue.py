@@ -21,7 +21,7 @@ from shared.calls.identity_check import Callee
 from shared.calls.sessions import CheckStage, SessionChanges, SessionRecord, SessionRow
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
-from shared.core.call_statuses import CHANGES_OF_APPOINTMENT, CallOutcome
+from shared.core.call_statuses import CHANGES_OF_APPOINTMENT, CallOutcome, EndedReason, Ending, SessionCallStatus
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -147,7 +147,14 @@ class Progress:
     @property
     def session_changes(self) -> SessionChanges:
         """The fields of the session that it sets when the call ends."""
-        return {"outcome": self.outcome, "summary": self.summary or None}
+        call_later_at = None if self.call_later_at is None else clock.iso(self.call_later_at)
+        return {"outcome": self.outcome, "summary": self.summary or None, "call_later_at": call_later_at}
+
+    def ending(self, ending: Ending) -> Ending:
+        """How the call has ended if `ending` is how the connection did: a completed call may end for another one."""
+        if self.ends_for_later and ending.call_status == SessionCallStatus.COMPLETED:
+            return Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
+        return ending
 
     def after(self, result: TurnResult, stage: CheckStage | None, zone: str) -> Progress:
         """The progress after a turn, which leads to this stage of the identity check."""

@@ -67,7 +67,7 @@ class SimulatedCall:
         reply, progress = dialogue.reply_in_call(agent, self.briefing, self.progress, said, REPLY_S)
         briefing, staged = self.briefing, self.staged
         if reply.result.staged is not None:
-            read, doc = reply.result.staged
+            read, doc = reply.result.staged.record, reply.result.staged.doc
             staged = StagedChange(read if staged is None else staged.record, doc)
             briefing = dataclasses.replace(briefing, appointment=dataclasses.replace(read, doc=doc))
         ended_by: Speaker = "agent" if reply.result.ends_call else "customer"
@@ -191,11 +191,11 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
     if call.progress.opted_out:
         opting_out.opt_out_now(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
     changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
-    if call.progress.call_later_at is not None:
-        changes["call_later_at"] = clock.iso(call.progress.call_later_at)
     hung_up = Ending(SessionCallStatus.COMPLETED, EndedReason(f"{call.ended_by}_hangup"), "human")
-    end = transitions.end_call(scope, record, script.ending or hung_up, changes, due_at=clock.now())
-    appointment = () if call.staged is None else APPOINTMENTS.replace(scope, *call.staged)
+    ending = call.progress.ending(script.ending or hung_up)
+    end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
+    # Not `writes` with its check of the customer: `end` has the write of that row, which fails if the row is deleted.
+    appointment = () if call.staged is None else APPOINTMENTS.replace(scope, call.staged.record, call.staged.doc)
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
 
 

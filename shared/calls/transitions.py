@@ -138,7 +138,11 @@ def _is_soon(at: clock.Instant) -> bool:
 
 
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
-    """Whether a queued call may be dialed now, as the settings, the appointment, the phone, limits and consent are."""
+    """Whether a queued call may be dialed now, as the settings, the appointment, the phone, limits and consent are.
+
+    `call_customer` in `shared/calls/commands.py` checked most of it at the request; since then, all of it may have
+    changed. A call that may not be made yet waits here, where a request is refused.
+    """
     subject = sessions.subject(scope, record.doc)
     opens_at = next_dial_time(subject.stored.settings, record.doc["not_before"])
     if opens_at > clock.now():
@@ -272,7 +276,11 @@ def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_cus
 
 
 def _changes_at_end(session: Session, ending: Ending, now: clock.Instant) -> SessionChanges:
-    """The changes that end a call at `now`. The session has the outcome of the talk only if the call is completed."""
+    """The changes that end a call at `now`.
+
+    The session has the outcome of the talk only if the call is completed, and the time of the next one only if it ended
+    for that.
+    """
     outcomes = OUTCOMES[ending.call_status]
     answered_at = session["answered_at"]
     seconds = None if answered_at is None else max(0, round((now - clock.parse(answered_at)) / clock.SECOND))
@@ -284,6 +292,7 @@ def _changes_at_end(session: Session, ending: Ending, now: clock.Instant) -> Ses
         "answered_by": ending.answered_by or session["answered_by"],
         "ended_at": clock.iso(now),
         "duration_seconds": seconds,
+        "call_later_at": session["call_later_at"] if ending.call_status == SessionCallStatus.CALL_LATER else None,
     }
 
 

@@ -1,7 +1,7 @@
 """Replies: the agent's reply to a message, and all its changes but an opt-out, in one transaction (promises 8).
 
 `run_turn` gets the reply, and commits it with the changes of the tools, the response of the request, and the end of the
-conversation's lock.
+conversation's lock. The steps are in `_reply_and_save`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from shared.agent import (
     count_turn,
     opt_out_wishes,
     plain_text,
+    simulated_messages,
 )
 from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, escape
@@ -66,15 +67,14 @@ HISTORY = 40
 """The number of latest messages that the agent gets."""
 AGENT_TRIES = 3
 """The most requests to an agent that fails, for each commit."""
+TRY_LEAST_S = 1
+"""Seconds that the turn must have left for another request to an agent that has failed."""
 COMMIT_TRIES = 3
 """The most commits of a turn whose rows are modified concurrently. The agent is asked again for each."""
 MAX_APPOINTMENTS = 50
 """The number of appointments that the agent gets at most: the customer's next ones."""
 RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contended)
 """The failures after which a turn is retried soon, by a worker."""
-SIMULATED_ERROR = "[[sim:error]]"
-FORCED = "[[sim:"
-"""How a message begins whose reply is forced (promises 10)."""
 INTRODUCTION = "I am the automated AI assistant of "
 APOLOGY = "Sorry, something went wrong on my side. I have asked someone from our team to get back to you."
 HOLDING_AGAIN = "I have passed on this message, too."
@@ -93,8 +93,6 @@ class TurnReply:
     """Whether it only says that a person will reply."""
     introduces: bool = False
     """Whether it begins with who replies."""
-    business: str | None = None
-    """What the agent calls the business, if that was read."""
 
 
 def run_turn(turn: ClaimedTurn, conversation: ConversationRecord | None = None) -> str:
@@ -106,7 +104,7 @@ def run_turn(turn: ClaimedTurn, conversation: ConversationRecord | None = None) 
     """
     as_read = [] if conversation is None else [conversation]
     latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
-    attempt = partial(_reply_and_commit, turn)
+    attempt = partial(_reply_and_save, turn)
     try:
         return transactions.retry_with_latest(as_read, latest, attempt, COMMIT_TRIES, turn.seconds)
     except (AgentUnavailable, Unavailable):
@@ -118,81 +116,81 @@ def run_turn(turn: ClaimedTurn, conversation: ConversationRecord | None = None) 
         raise
 
 
-def _reply_and_commit(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
-    """Get the reply for the current rows and commit it. Returns the body of the request's response.
+def _reply_and_save(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
+    """Reply as the rows are now, and commit the reply. Returns the body of the request's response.
 
-    Raises ConditionFailed or Contended if a row was modified since it was read.
+    If the call that the agent requests is refused, it replies again, and may not request one. Raises AgentUnavailable;
+    ConditionFailed or Contended if a row was modified since it was read.
     """
-    turn_reply, call = _reply_and_call(turn, conversation)
+    turn_reply, call = _turn_reply(turn, conversation, may_call=True), None
+    try:
+        call = _requested_call(turn, conversation, turn_reply.reply)
+    except ApiError as refused:
+        logger().info("call refused", extra={"message_id": turn.id, "code": refused.code})
+        turn_reply = _turn_reply(turn, conversation, may_call=False)
+    customer_id = conversation.doc["customer_id"]
+    if customer_id is not None and turn_reply.reply.result.has("customer_opted_out"):
+        # Committed before the reply, to hold whatever becomes of the turn.
+        opting_out.opt_out_now(turn.scope, customer_id)
     body = _save_reply(turn, conversation, turn_reply, call)
     logger().info("turn", extra={"message_id": turn.id, "failed": turn_reply.failed})
     return body
 
 
-def _reply_and_call(turn: ClaimedTurn, conversation: ConversationRecord) -> tuple[TurnReply, Change[Session] | None]:
-    """The reply, and the call that the agent requests, if it requests one.
-
-    If the call is refused, the agent replies again, and may not request one.
-    """
-    turn_reply = _turn_reply(turn, conversation, may_call=True)
-    try:
-        return turn_reply, _requested_call(turn, conversation, turn_reply.reply)
-    except ApiError as refused:
-        logger().info("call refused", extra={"message_id": turn.id, "code": refused.code})
-    return _turn_reply(turn, conversation, may_call=False), None
-
-
 def _turn_reply(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call: bool) -> TurnReply:
-    """The reply of the service itself or else of the agent. A wish not to be contacted is committed before it."""
-    turn_reply = _service_reply(turn, conversation) or _agent_reply(turn, conversation, may_call)
-    turn_reply = _introduced(turn, conversation, turn_reply)
-    _keep_wish(turn, conversation, turn_reply.reply)
-    return turn_reply
+    """The reply of the service itself or else of the agent, which may request a call if `may_call`.
 
-
-def _service_reply(turn: ClaimedTurn, conversation: ConversationRecord) -> TurnReply | None:
-    """The reply to a wish not to be contacted, or while a person replies, or an apology. None: the agent replies."""
-    customer_id, proposal = conversation.doc["customer_id"], Proposal.from_json(conversation.row.get("proposal"))
-    turn_input = TurnInput((), turn.message["content"], proposal=proposal, customer_id=customer_id)
-    # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and is_held(conversation) else opt_out_wishes.reply_to_wish(turn_input)
-    if wish is not None:
-        opts_out = wish.result.has("customer_opted_out")
-        gone = opts_out and customer_id is not None and table.get(turn.scope.pk(CUSTOMERS.kind), customer_id) is None
-        return TurnReply(_of_deleted_customer(wish) if gone else wish)
-    if is_held(conversation):
-        return TurnReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
-    return _apology() if turn.must_apologize else None
-
-
-def _agent_reply(turn: ClaimedTurn, conversation: ConversationRecord, may_call: bool) -> TurnReply:
-    """The agent's reply and changes, for the current rows; an apology if it fails. Raises AgentUnavailable."""
+    The conversation's first reply that is not forced says who replies. Raises AgentUnavailable.
+    """
     customer_id = conversation.doc["customer_id"]
     stored, customer = _read(turn.scope, customer_id)
-    if customer_id is not None and customer is None:
-        return TurnReply(_of_deleted_customer(), business=stored.business)
+    is_deleted = customer_id is not None and customer is None
     turn_input = TurnInput(
-        () if customer_id is None else upcoming_appointments(turn.scope, customer_id),
+        (),
         turn.message["content"],
         settings=stored.for_agent,
         proposal=Proposal.from_json(conversation.row.get("proposal")),
         customer_id=customer_id,
         can_call=may_call and customer is not None and call_commands.can_be_called(customer),
     )
-    if turn.scope.is_simulated and turn_input.message == SIMULATED_ERROR:
-        return _apology(stored.business)
+    # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
+    wish = None if customer_id is None and is_held(conversation) else opt_out_wishes.reply_to_wish(turn_input)
+    if wish is not None:
+        opts_out = wish.result.has("customer_opted_out")
+        turn_reply = TurnReply(_of_deleted_customer(wish) if opts_out and is_deleted else wish)
+    elif is_held(conversation):
+        turn_reply = TurnReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
+    elif turn.must_apologize:
+        turn_reply = _apology()
+    elif is_deleted:
+        turn_reply = TurnReply(_of_deleted_customer())
+    else:
+        turn_reply = _agent_reply(turn, turn_input)
+    if conversation.row.get("introduced") or simulated_messages.forces_reply(turn.scope, turn_input.message):
+        return turn_reply
+    reply = dataclasses.replace(turn_reply.reply, content=_introduction(stored.business) + turn_reply.reply.content)
+    return dataclasses.replace(turn_reply, reply=reply, introduces=True)
+
+
+def _agent_reply(turn: ClaimedTurn, turn_input: TurnInput) -> TurnReply:
+    """The agent's reply and changes; an apology if it fails. Raises AgentUnavailable."""
+    if simulated_messages.is_error(turn.scope, turn_input.message):
+        return _apology()
+    if turn_input.customer_id is not None:
+        appointments = upcoming_appointments(turn.scope, turn_input.customer_id)
+        turn_input = dataclasses.replace(turn_input, appointments=appointments)
     history = _history(turn)
     for _ in range(AGENT_TRIES):
         try:
-            return TurnReply(agent_for(turn.scope).reply(history, turn_input, turn.seconds), business=stored.business)
+            return TurnReply(agent_for(turn.scope).reply(history, turn_input, turn.seconds))
         except AgentFailed as error:
             logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
             failure = error
-            if turn.seconds <= 1:
+            if turn.seconds <= TRY_LEAST_S:
                 break
     if isinstance(failure, AgentUnavailable):
         raise failure
-    return _apology(stored.business)
+    return _apology()
 
 
 def _of_deleted_customer(wish: Reply | None = None) -> Reply:
@@ -200,8 +198,8 @@ def _of_deleted_customer(wish: Reply | None = None) -> Reply:
     return Reply(CANNOT_HELP if wish is None else f"{wish.content} {CANNOT_HELP}", TurnResult(actions))
 
 
-def _apology(business: str | None = None) -> TurnReply:
-    return TurnReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True, business=business)
+def _apology() -> TurnReply:
+    return TurnReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
 
 
 def _read(
@@ -245,16 +243,6 @@ def _utterance(message: Message) -> Utterance:
     return Utterance("assistant", content.partition("\n\n")[2] if content.startswith(INTRODUCTION) else content)
 
 
-def _introduced(turn: ClaimedTurn, conversation: ConversationRecord, turn_reply: TurnReply) -> TurnReply:
-    """The reply. The conversation's first one that is not forced says who replies."""
-    is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
-    if is_forced or conversation.row.get("introduced"):
-        return turn_reply
-    business = turn_reply.business or agent_settings_commands.read(turn.scope).business
-    reply = dataclasses.replace(turn_reply.reply, content=_introduction(business) + turn_reply.reply.content)
-    return dataclasses.replace(turn_reply, reply=reply, introduces=True)
-
-
 def _introduction(business: str) -> str:
     return f"{INTRODUCTION}{escape(business)}.\n\n"
 
@@ -265,13 +253,6 @@ def preview(scope: Scope, stored: agent_settings_commands.StoredSettings, messag
     agent = agent_for(dataclasses.replace(scope, livemode=False))
     reply = opt_out_wishes.reply_to_wish(turn_input) or agent.reply([Utterance("user", message)], turn_input, WINDOW_S)
     return _introduction(stored.business) + reply.content
-
-
-def _keep_wish(turn: ClaimedTurn, conversation: ConversationRecord, reply: Reply) -> None:
-    """Opt the customer out if that is the wish: before the reply is committed, to hold whatever becomes of the turn."""
-    customer_id = conversation.doc["customer_id"]
-    if customer_id is not None and reply.result.has("customer_opted_out"):
-        opting_out.opt_out_now(turn.scope, customer_id)
 
 
 def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, reply: Reply) -> Change[Session] | None:

@@ -14,6 +14,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shared.agent import simulated_messages
 from shared.conversations.resource import MESSAGES, MessageRow, UserMessage
 from shared.core import clock, ids, settings
 from shared.core.errors import ApiError, Code
@@ -41,9 +42,6 @@ SLOT_LEASE_MS = 120 * clock.SECOND
 """How long a message keeps its slot at most (milliseconds). A turn ends within 120 s of its message."""
 SLOT_RETRY_S = 2
 """The `Retry-After` of a project without a free slot (seconds)."""
-SIMULATED_TIMEOUT = "[[sim:timeout]]"
-_SIMULATED_WINDOW_S = 2
-_SIMULATED_REPLY_MS = 7 * clock.SECOND
 
 
 @dataclass(frozen=True)
@@ -143,16 +141,12 @@ def window_s(scope: Scope, content: str) -> int:
 
     A retry with the same Idempotency-Key always has `WINDOW_S` (promises 10).
     """
-    return _SIMULATED_WINDOW_S if _is_simulated_timeout(scope, content) else WINDOW_S
+    return simulated_messages.TIMEOUT_WINDOW_S if simulated_messages.is_timeout(scope, content) else WINDOW_S
 
 
 def reply_delay_ms(scope: Scope, content: str) -> int:
     """Milliseconds until the reply to a new message is due: at once, unless it simulates a timeout."""
-    return _SIMULATED_REPLY_MS if _is_simulated_timeout(scope, content) else 0
-
-
-def _is_simulated_timeout(scope: Scope, content: str) -> bool:
-    return content == SIMULATED_TIMEOUT and scope.is_simulated
+    return simulated_messages.TIMEOUT_REPLY_MS if simulated_messages.is_timeout(scope, content) else 0
 
 
 def wait_ms(message: MessageRow) -> int:

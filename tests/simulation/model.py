@@ -67,7 +67,9 @@ class Model:
             "call_later": of_time,
             "hand_off": {"reason": draw.choice(("person_requested", "complaint", "cannot_help"))},
         }
-        usual = ("confirm", "propose_cancellation", "propose_reschedule", "commit_proposal", "commit_proposal")
+        # The recorded release may name it otherwise.
+        accept = next(name for name in tools if name in ("accept_proposal", "commit_proposal"))
+        usual = ("confirm", "propose_cancellation", "propose_reschedule", accept, accept)
         chosen = draw.choices((*usual, *tools), (3,) * len(usual) + (1,) * len(tools), k=draw.choice((1, 1, 2)))
         return "tool_use", [_call(name, arguments.get(name, {})) for name in chosen]
 

@@ -564,7 +564,7 @@ PLANTED = (
     ),
     Planted(
         "who waits for a person gets the agent's replies",
-        ("shared/conversations/replies.py", "    if is_held(conversation):", "    if False:"),
+        ("shared/conversations/replies.py", "    elif is_held(conversation):", "    elif False:"),
         "8.12",
         focus="desk",
     ),

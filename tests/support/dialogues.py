@@ -55,7 +55,7 @@ class Dialogue:
         self.result = reply.result
         self.said.append(Utterance("assistant", reply.content))
         if self.result.staged:
-            before, after = self.result.staged
+            before, after = self.result.staged.record, self.result.staged.doc
             self.documents = [after if doc["id"] == before.doc["id"] else doc for doc in self.documents]
         return reply.content
 

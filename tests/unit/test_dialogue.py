@@ -133,7 +133,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     changes = {} if concerned is None else expected_changes(nn, concerned.doc)
     if changes:
         assert dialogue.staged is not None
-        original, doc = dialogue.staged
+        original, doc = dialogue.staged.record, dialogue.staged.doc
         assert concerned is original
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
         assert APPOINTMENTS.replace(SCOPE, original, doc)[0].condition == table.unchanged(7)
@@ -306,8 +306,8 @@ def test_two_changes_in_a_call_become_one_of_the_appointment_as_it_was_found() -
     call = simulate(outcome, Scripted(), briefing(concerned, name=None))
     change = call.staged
     assert change is not None
-    assert change[0] is concerned
-    assert change[1]["appointment_at"] == "2027-03-06T13:30:00.000Z"
+    assert change.record is concerned
+    assert change.doc["appointment_at"] == "2027-03-06T13:30:00.000Z"
     at, later = (f"{day} March 2027 at 14:30 (Europe/Berlin)" for day in ("Friday 5", "Saturday 6"))
     assert call.summary == (
         f"The customer confirmed the appointment of {at}. The customer moved the appointment of {at} to {later}."

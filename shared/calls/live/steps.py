@@ -209,12 +209,9 @@ def _end_dialed(
     elif record.row.get("talked"):
         # Whoever spoke with the agent is a person, unless the carrier reports a machine.
         ending = dataclasses.replace(ending, answered_by=ending.answered_by or "human")
-    if progress.ends_for_later and ending.call_status == SessionCallStatus.COMPLETED:
-        ending = Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
-        changes["call_later_at"] = None if progress.call_later_at is None else clock.iso(progress.call_later_at)
     if progress.outcome is None and record.row.get("opted_out"):
         changes["outcome"] = CallOutcome.OPTED_OUT
-    return transitions.end_call(scope, record, ending, changes, due_at=clock.now(), at=at).writes
+    return transitions.end_call(scope, record, progress.ending(ending), changes, due_at=clock.now(), at=at).writes
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:

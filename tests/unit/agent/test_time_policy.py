@@ -36,7 +36,7 @@ def propose(at: str, settings: Settings, **appointment: Any) -> Tools:
 def agree(tools: Tools, settings: Settings) -> Tools:
     """The next turn, in which the customer agrees and the agent commits."""
     then = Tools(TurnInput(tools.turn_input.appointments, "Yes", settings, tools.result.proposed))
-    then.commit_proposal()
+    then.accept_proposal()
     return then
 
 
@@ -116,7 +116,7 @@ def test_the_agent_may_confirm_and_cancel_under_every_policy(policy: ChangePolic
     assert Tools(TurnInput([mine], "Cancel it", settings)).propose_cancellation(mine.doc["id"]).ok
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     tools = Tools(TurnInput([mine], "Yes", settings, proposal))
-    assert tools.commit_proposal().ok
+    assert tools.accept_proposal().ok
 
 
 def test_an_appointment_without_a_zone_is_shown_in_that_of_the_settings() -> None:

@@ -28,7 +28,7 @@ def test_nothing_is_done_after_a_handoff(then: str) -> None:
     tools.hand_off(HandoffReason.COMPLAINT)
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
+        "commit": tools.accept_proposal,
         "propose": lambda: tools.propose_cancellation(mine.doc["id"]),
         "call": tools.request_call,
     }[then]()
@@ -43,7 +43,7 @@ def test_a_turn_that_proposes_changes_nothing(then: str) -> None:
     assert tools.propose_cancellation(second.doc["id"]).ok
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
+        "commit": tools.accept_proposal,
         "call": tools.request_call,
     }[then]()
     assert not result.ok
@@ -65,7 +65,7 @@ def test_a_time_that_has_passed_since_it_was_proposed_is_not_committed() -> None
     assert proposing.propose_reschedule(mine.doc["id"], clock.iso(clock.now() + clock.MINUTE)).ok
     clock.use(lambda: NOW + 120, lambda seconds: None)
     tools = tools_for(mine, proposal=proposing.result.proposed)
-    assert not tools.commit_proposal().ok
+    assert not tools.accept_proposal().ok
     assert tools.result.staged is None
 
 
@@ -75,7 +75,7 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
     assert proposing.propose_cancellation(mine.doc["id"]).ok
     moved = rows.record(appointment_commands.apply(mine.doc, AppointmentPatch(appointment_at=OTHER_TIME)), 2)
     tools = tools_for(moved, proposal=proposing.result.proposed)
-    assert not tools.commit_proposal().ok
+    assert not tools.accept_proposal().ok
     assert tools.result.staged is None
 
 
@@ -141,7 +141,7 @@ def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -
     tools = tools_in_call(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     does: Mapping[str, Callable[[], ToolResult]] = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
+        "commit": tools.accept_proposal,
         "propose": lambda: tools.propose_cancellation(mine.doc["id"]),
         "hand_off": lambda: tools.hand_off(HandoffReason.COMPLAINT),
     }
@@ -157,7 +157,7 @@ def test_who_wants_to_be_called_again_has_nothing_else_done(then: str) -> None:
     assert tools.call_later(iso_from_now(clock.HOUR)).ok
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
+        "commit": tools.accept_proposal,
         "propose": lambda: tools.propose_cancellation(mine.doc["id"]),
         "move": lambda: tools.propose_reschedule(mine.doc["id"], NEW_TIME),
         "request": tools.request_call,
@@ -201,13 +201,13 @@ def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool:
     mine = appointment_record()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     tools = Tools(TurnInput(appointments=[mine], message=message, proposal=proposal))
-    result = tools.commit_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
+    result = tools.accept_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
     assert not result.ok
     assert (tools.result.actions, tools.result.staged) == ([], None)
     # Asked once more, a yes agrees.
     assert tools.result.proposed == proposal
     after = Tools(TurnInput(appointments=[mine], message="yes", proposal=tools.result.proposed))
-    assert after.commit_proposal().ok
+    assert after.accept_proposal().ok
     assert [action["type"] for action in after.result.actions] == ["appointment_cancelled"]
 
 
@@ -220,7 +220,7 @@ def test_an_appointment_that_changed_is_not_proposed_again() -> None:
             proposal=Proposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z"),
         )
     )
-    assert not tools.commit_proposal().ok
+    assert not tools.accept_proposal().ok
     assert (tools.result.actions, tools.result.proposed) == ([], None)
 
 

@@ -66,7 +66,7 @@ def test_the_models_own_answer_goes_back_to_it_unchanged(model: Model) -> None:
 
 def test_each_call_of_one_answer_gets_its_result(model: Model) -> None:
     mine = appointment_record()
-    model.calls(("list_appointments", {}), ("confirm", {"appointment_id": mine.doc["id"]}), ("commit_proposal", {}))
+    model.calls(("list_appointments", {}), ("confirm", {"appointment_id": mine.doc["id"]}), ("accept_proposal", {}))
     model.says("Confirmed.")
     turn = turn_of(mine)
     reply = ask_model(turn)
@@ -103,7 +103,7 @@ def test_the_question_about_a_cancellation_names_the_appointment() -> None:
 
 def test_a_proposal_is_committed_after_agreement(model: Model) -> None:
     mine = appointment_record()
-    model.calls(("commit_proposal", {})).says("It is cancelled.")
+    model.calls(("accept_proposal", {})).says("It is cancelled.")
     turn = turn_of(mine, message="Yes please", proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     reply = ask_model(
         turn, [Utterance("user", "Cancel it"), Utterance("assistant", "Shall I?"), Utterance("user", "Yes please")]
@@ -142,7 +142,7 @@ WRONG: list[tuple[str, Any]] = [
     ("confirm", "appt_1"),
     ("confirm", ["appt_1"]),
     ("list_appointments", {"customer_id": "cust_2"}),
-    ("commit_proposal", {"at": NEW_TIME}),
+    ("accept_proposal", {"at": NEW_TIME}),
     ("propose_reschedule", {"appointment_id": "appt_1", "at": 1790000000}),
     ("hand_off", {"reason": "the customer's number is +15005550006"}),
 ]
@@ -213,7 +213,7 @@ def test_a_model_that_never_ends_is_stopped_and_has_changed_nothing(model: Model
     assert reply.usage.input_tokens == 100 * (bedrock.ROUNDS + 1)
 
 
-@pytest.mark.parametrize("tool", ["commit_proposal", "confirm"])
+@pytest.mark.parametrize("tool", ["accept_proposal", "confirm"])
 def test_confirm_after_a_proposed_cancellation_is_asked_back_whatever_the_model_does(model: Model, tool: str) -> None:
     mine = appointment_record()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
