@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
 
 from starlette.responses import Response
 
@@ -37,7 +36,7 @@ def change(visit: InProject) -> Response:
         if before == wanted:
             return Change(None)
         project = str(visit.scope.project_id)
-        facts = {"before": _facts(before), "after": _facts(wanted), "livemode": True}
+        facts = {"before": before.facts, "after": wanted.facts, "livemode": True}
         write = project_limits.update(visit.scope.project_id, wanted, before)
         return Change(None, [write, visit.entry("call_limits.changed", project, **facts)])
 
@@ -70,11 +69,6 @@ def _sent(visit: InProject) -> Limits:
     assert at_once is not None
     assert per_day is not None
     return Limits(tuple(dict.fromkeys(prefixes)), at_once, per_day)
-
-
-def _facts(allowed: Limits) -> dict[str, Any]:
-    prefixes = ", ".join(allowed.prefixes) or "all numbers"
-    return {"prefixes": prefixes, "at_once": allowed.at_once, "per_day": allowed.per_day}
 
 
 def _shown(allowed: Limits) -> dict[str, str]:

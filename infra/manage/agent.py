@@ -9,18 +9,21 @@ import re
 from typing import TextIO
 
 from infra.manage.command import MODE, PROJECT, Argument, Run, command
-from shared.agent_settings import commands as settings
-from shared.agent_settings.resource import AgentSettingsPatch
+from shared.admin import audit
+from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch
 from shared.api.requests import parse_json
 from shared.calls import project_limits
 from shared.calls.consent import consent_requests, consents
-from shared.conversations import commands as conversations
+from shared.conversations import commands as conversation_commands
 from shared.core import clock
 from shared.core.call_statuses import ConsentStatus
 from shared.core.errors import ApiError
+from shared.projects import projects
 from shared.resources import fields
 from shared.store import transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 
 ANY_HOUR = (
     "without calling_hours, people are called at any hour; the hours are those of timezone, which must be the one of "
@@ -31,7 +34,9 @@ ANY_NUMBER = "may be repeated; without it, all numbers are allowed"
 
 @command("agent show", PROJECT, MODE, help="print the settings as JSON")
 def _show_settings(run: Run, project: int, mode: str) -> None:
-    print(json.dumps(settings.read(Scope(project, mode == "live")).settings, indent=2, ensure_ascii=False))
+    print(
+        json.dumps(agent_settings_commands.read(Scope(project, mode == "live")).settings, indent=2, ensure_ascii=False)
+    )
 
 
 @command(
@@ -46,7 +51,22 @@ def _change_settings(run: Run, project: int, mode: str, file: TextIO) -> None:
         patch = fields.validate(AgentSettingsPatch, parse_json(file.read().encode()))
     except ApiError as error:
         raise ValueError(f"{error.param}: {error.message}" if error.param else error.message) from None
-    change = transactions.commit(lambda: settings.update(Scope(project, mode == "live"), patch))
+    scope = Scope(project, mode == "live")
+
+    def update() -> Change[AgentSettings]:
+        names = ", ".join(sorted(patch.model_fields_set))
+        return agent_settings_commands.update(scope, patch).with_writes(
+            audit.entry(
+                project,
+                audit.operator(),
+                "agent_settings.changed",
+                str(project),
+                livemode=scope.livemode,
+                after={"fields": names},
+            )
+        )
+
+    change = transactions.commit(update)
     print("changed" if change.writes else "nothing to change")
     if mode == "live" and not change.doc["calling_hours"]:
         print(ANY_HOUR)
@@ -54,7 +74,9 @@ def _change_settings(run: Run, project: int, mode: str, file: TextIO) -> None:
 
 @command("conversations resume", PROJECT, Argument("conversation"), MODE)
 def _resume_conversation(run: Run, project: int, conversation: str, mode: str) -> None:
-    change = transactions.commit(lambda: conversations.resume(Scope(project, mode == "live"), conversation))
+    scope = Scope(project, mode == "live")
+    entry = audit.entry(project, audit.operator(), "conversation.given_back", conversation, livemode=scope.livemode)
+    change = transactions.commit(lambda: conversation_commands.resume(scope, conversation).with_writes(entry))
     if change.writes:
         print("resumed: the agent replies to the next message")
     else:
@@ -89,9 +111,17 @@ def _count(text: str) -> int:
     help="set all three limits; an omitted option sets its default",
 )
 def _set_limits(run: Run, project: int, prefix: list[str], at_once: int, per_day: int) -> None:
-    allowed = project_limits.Limits(tuple(prefix), at_once, per_day)
-    project_limits.set_limits(project, allowed)
-    print(_in_words(project, allowed))
+    wanted = project_limits.Limits(tuple(prefix), at_once, per_day)
+    projects.find(project)
+
+    def change() -> Change[None]:
+        before, _ = project_limits.of_project(Scope(project, livemode=True))
+        facts = {"before": before.facts, "after": wanted.facts}
+        entry = audit.entry(project, audit.operator(), "call_limits.changed", str(project), livemode=True, **facts)
+        return Change(None, [project_limits.update(project, wanted, before), entry] if wanted != before else [])
+
+    transactions.commit(change)
+    print(_in_words(project, wanted))
 
 
 def _in_words(project: int, limits: project_limits.Limits) -> str:

@@ -8,6 +8,7 @@ carrier, for all projects together, are in `shared/calls/capacity.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from shared.core import clock
 from shared.projects import projects
@@ -27,6 +28,12 @@ class Limits:
     prefixes: tuple[str, ...] = ()
     at_once: int = AT_ONCE
     per_day: int = PER_DAY
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The limits as the audit trail shows them."""
+        prefixes = ", ".join(self.prefixes) or "all numbers"
+        return {"prefixes": prefixes, "at_once": self.at_once, "per_day": self.per_day}
 
     @property
     def daily(self) -> str:
@@ -92,14 +99,12 @@ def of_project(scope: Scope) -> tuple[Limits, Counts]:
     return of_rows(scope, table.get_many(keys(scope)))
 
 
-def update(project_id: int, limits: Limits, before: Limits | None = None) -> table.Update:
-    """The write that sets a project's limits. It fails for an unknown project.
+def update(project_id: int, limits: Limits, before: Limits) -> table.Update:
+    """The write that sets those limits of a project that differ from `before`.
 
-    With `before`, it sets only those that differ, on condition that they have not changed since `before` was read.
+    It fails for an unknown project, and if one of these limits has changed since `before` was read.
     """
     pk, sk = projects.row_key(project_id)
-    if before is None:
-        return table.Update(pk, sk, set=_attributes(limits))
     stored, default, wanted = _attributes(before), _attributes(Limits()), _attributes(limits)
     changes = {name: value for name, value in wanted.items() if value != stored[name]}
     condition = table.PRESENT
@@ -108,14 +113,6 @@ def update(project_id: int, limits: Limits, before: Limits | None = None) -> tab
         # A limit that nobody has set is absent.
         condition &= same | table.equals(name, None) if stored[name] == default[name] else same
     return table.Update(pk, sk, set=changes, condition=condition)
-
-
-def set_limits(project_id: int, limits: Limits) -> None:
-    """Set a project's limits. Raises LookupError."""
-    try:
-        table.write_and_get(update(project_id, limits))
-    except table.ConditionFailed:
-        raise LookupError(f"there is no project {project_id}") from None
 
 
 def _attributes(limits: Limits) -> dict[str, table.Value | None]:

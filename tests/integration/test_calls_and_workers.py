@@ -12,7 +12,6 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from shared.aws import services
-from shared.calls import project_limits
 from shared.calls.project_limits import Limits
 from shared.core import clock
 from shared.projects import usage
@@ -37,6 +36,7 @@ from tests.support.simulated_calls import (
     events_of,
     forward_to_next_step,
     incomplete,
+    limit_calls,
     lock_and_count_errors,
     place,
     place_call,
@@ -355,7 +355,7 @@ def test_a_call_that_nobody_answers_frees_the_customer_for_the_next(stage: Stage
 def limited_customers(stage: Stage, *phones: str, **settings: Any) -> list[Callee]:
     """Customers in a new project with limits, for live calls."""
     first = callee(stage, phones[0], livemode=True)
-    project_limits.set_limits(first.scope.project_id, Limits(**settings))
+    limit_calls(first.scope.project_id, Limits(**settings))
     return [first, *(callee(stage, phone, first.scope) for phone in phones[1:])]
 
 
@@ -453,7 +453,7 @@ def test_a_call_that_ends_after_midnight_leaves_the_new_days_calls_alone(stage: 
 
 def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
-    project_limits.set_limits(whom.scope.project_id, Limits(("+44",), 0, 0))
+    limit_calls(whom.scope.project_id, Limits(("+44",), 0, 0))
     place_call(stage, whom)
     sweep(stage, stopped_clock, whom.scope)
     assert list(incomplete(stage, whom)) == []

@@ -27,6 +27,7 @@ from tests.support.simulated_calls import (
     callee,
     dial,
     events_of,
+    limit_calls,
     lock_and_count_errors,
     place,
     place_call,
@@ -560,7 +561,7 @@ def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock:
 def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
     sent = messenger()
     whom = callee(stage, ANYBODY, livemode=True)
-    project_limits.set_limits(whom.scope.project_id, project_limits.Limits(prefixes=("+44",)))
+    limit_calls(whom.scope.project_id, project_limits.Limits(prefixes=("+44",)))
     response = place(stage, whom, channel="whatsapp")
     assert (response.status, session_of(stage, response.json["session_id"])["consent"]) == (201, None)
     assert consents.find(whom.scope, ANYBODY).version == 0

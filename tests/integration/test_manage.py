@@ -713,11 +713,16 @@ def test_a_member_that_makes_no_sense_is_refused_in_words(
     assert problem in ran.err
 
 
-def test_what_the_operator_changes_is_in_the_audit_trail(runner: Runner) -> None:
+def test_what_the_operator_changes_is_in_the_audit_trail(runner: Runner, tmp_path: Path) -> None:
     project = runner.new_project("Audited")
     key, plaintext = runner.new_key(project, "--mode", "live")
     runner.done("keys", "revoke", str(project), key)
     runner.done("members", "add", str(project), "audited@example.com", "--role", "viewer")
+    for _ in range(2):  # The second time changes nothing, and has no entry.
+        runner.done("calls", "limit", str(project), "--prefix", "+4930")
+    patch = tmp_path / "patch.json"
+    patch.write_text('{"business_name": "Riverside Dental"}')
+    runner.done("agent", "set", str(project), "--mode", "test", "--file", str(patch))
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with browser.open(runner.done("members", "link", "audited@example.com").strip(), timeout=PATIENCE):
         pass
@@ -726,4 +731,7 @@ def test_what_the_operator_changes_is_in_the_audit_trail(runner: Runner) -> None
         shown = response.read().decode()
     for said in ("Created an API key", "Revoked an API key", "Added a member", "operator", key):
         assert said in shown, said
+    # Once each, beside the filter's list.
+    assert [shown.count(said) for said in ("Changed the call limits", "Changed the settings of the agent")] == [1, 1]
+    assert "+4930" in shown
     assert plaintext not in shown

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.aws import services
+from shared.calls import project_limits
+from shared.calls.project_limits import Limits
 from shared.core import clock
 from shared.core.call_statuses import ENDED, SessionCallStatus
 from shared.store import table
@@ -50,6 +52,11 @@ def callee(stage: Stage, phone: str = CONFIRMS, scope: Scope | None = None, live
     customer = create_resource(stage, "/v1/customers", phone=phone)["id"]
     appointment = create_resource(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
     return Callee(scope, customer, appointment)
+
+
+def limit_calls(project_id: int, limits: Limits) -> None:
+    """Set the limits of a project that has none yet."""
+    table.write([project_limits.update(project_id, limits, Limits())])
 
 
 def place(stage: Stage, whom: Callee, key: str | None = None, **order: Any) -> Answer:

@@ -87,7 +87,7 @@ def test_an_instant_has_the_type_instant() -> None:
 def test_a_package_of_a_resource_has_the_same_names_in_every_module() -> None:
     """`commands` and `resource` are in many packages, so each is imported by a name of its own."""
     names: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for folder in ("functions", "shared"):
+    for folder in ("functions", "infra", "shared"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shared."):

@@ -15,6 +15,7 @@ from shared.store.keys import Scope
 from tests.support.admin_client import Browser, Shown, Whole, as_test, signed_in, trail
 from tests.support.concurrency import just_before
 from tests.support.resources import get_resource, list_resources
+from tests.support.simulated_calls import limit_calls
 from tests.support.stage import Stage
 
 
@@ -224,7 +225,7 @@ def test_limits_that_another_owner_changes_at_the_same_moment_are_asked_about(st
 
     def change_by_another() -> None:
         with as_test():
-            project_limits.set_limits(whole.story.project.id, Limits(("+49",), 7, PER_DAY))
+            limit_calls(whole.story.project.id, Limits(("+49",), 7, PER_DAY))
 
     with just_before("TransactWriteItems", change_by_another):
         asked = browser.submit(path, path, at_once="3")

@@ -34,6 +34,7 @@ from tests.support.live_calls import (
     work,
 )
 from tests.support.resources import create_resource
+from tests.support.simulated_calls import limit_calls
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire
 
@@ -111,7 +112,7 @@ def test_fifty_calls_at_once_are_dialed_in_order_within_the_carriers_quotas(
     stage: Stage, stopped_clock: Clock, exchange: Exchange
 ) -> None:
     calls = several_calls(stage, stopped_clock, 50)
-    project_limits.set_limits(calls[0].scope.project_id, project_limits.Limits(at_once=100))
+    limit_calls(calls[0].scope.project_id, project_limits.Limits(at_once=100))
     placed_at = clock.now()
     run(stage, stopped_clock, exchange, calls, placed_at + clock.HOUR // 2)
     assert [session_id for _, session_id, *_ in exchange.started] == [call.id for call in calls]

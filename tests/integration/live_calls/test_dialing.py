@@ -48,6 +48,7 @@ from tests.support.live_calls import (
     work,
 )
 from tests.support.resources import get_resource, woken
+from tests.support.simulated_calls import limit_calls
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire
 
@@ -276,7 +277,7 @@ def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
 
 def test_a_number_beyond_the_limits_is_not_called(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = place_live_call(stage)
-    project_limits.set_limits(call.scope.project_id, project_limits.Limits(prefixes=("+1",)))
+    limit_calls(call.scope.project_id, project_limits.Limits(prefixes=("+1",)))
     work(stage, call)
     assert line.started == []
     assert outcome(call) == ("failed", "destination_not_allowed", None)
