@@ -386,7 +386,7 @@ PLANTED = (
         "a delivery that is under way is retried",
         (
             "shared/webhooks/deliveries/commands.py",
-            '    if any("due_at" in _cancel_if_closed(row, endpoint) for row in to_endpoint):',
+            '    if any("due_at" in row for row in to_endpoint):',
             "    if False:",
         ),
         "9.11",
@@ -740,8 +740,8 @@ PLANTED = (
         "a change by a form has no entry in the audit trail",
         (
             "functions/admin/customers.py",
-            """lambda: change, lambda new: visit.entry("customer.created", new["id"]), lambda _: visit.once()""",
-            "lambda: change, lambda _: visit.once()",
+            """            lambda new: visit.entry("customer.created", new["id"]),\n""",
+            "",
         ),
         "pages",
         seed=5,
