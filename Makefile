@@ -87,18 +87,18 @@ smoke: $(VENV)/.dev ## Test a deployed stage with a test key; deletes what it cr
 		echo "make: KEY must be a test key, sk_test_…: a live key would call real people" >&2; exit 1 ;; esac
 	@BASE_URL="$$URL" TEST_KEY="$$KEY" LIVE_KEY= OTHER_TEST_KEY= SPEED= $(BIN)/python -m pytest -m smoke tests/conformance
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev ## Check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev
+types: $(VENV)/.dev ## Check types
 	$(BIN)/mypy
 
-contracts: $(VENV)/.dev
+contracts: $(VENV)/.dev ## Check which package imports which
 	$(BIN)/lint-imports
 
 # Tests of pages load their npm packages, which are installed with DynamoDB Local.
-unit: $(VENV)/.dev $(VENV)/.node-local
+unit: $(VENV)/.dev $(VENV)/.node-local ## Unit tests
 	$(BIN)/python -m pytest -n 2 tests/unit
 
 format: $(VENV)/.dev ## Format the code and apply automatic fixes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch
 from shared.api import responses
 from shared.api.requests import Request
@@ -15,7 +16,7 @@ def retrieve(request: Request[None]) -> Response[AgentSettings]:
 
     Each project has one object in each mode, which is always there (promises 11).
     """
-    return responses.ok(agent_settings_commands.read(request.scope).settings)
+    return responses.ok(agent_settings.read(request.scope).settings)
 
 
 def update(request: Request[AgentSettingsPatch]) -> Response[AgentSettings]:

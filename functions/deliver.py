@@ -244,7 +244,7 @@ def _read_endpoint(delivery: ClaimedDelivery) -> EndpointSnapshot | None:
 
 @dataclass(frozen=True)
 class Timer:
-    """The timer of a retry, which is due at `at`: `wait_s` seconds (not scaled) after the attempt."""
+    """The timer of a retry, which is due at `at`: `wait_s` seconds before scaling after the attempt."""
 
     at: clock.Instant
     wait_s: int
@@ -339,8 +339,7 @@ def _save(delivery: ClaimedDelivery, result: Result) -> None:
         raise
     if timer is not None:
         _set_timer(delivery, timer)
-    if result.endpoint_change.after_commit is not None:
-        result.endpoint_change.after_commit()
+    result.endpoint_change.after_commit()
 
 
 def _set_timer(delivery: ClaimedDelivery, timer: Timer) -> None:

@@ -13,6 +13,7 @@ from functions.admin import forms
 from functions.admin.visits import PROJECT, AdminPage, InProject, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.agent_settings.hours import DAYS, Hours
 from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch, Fact
 from shared.conversations import replies
@@ -63,9 +64,9 @@ def _preview(visit: InProject) -> Response:
     return _form(visit, answer=answer)
 
 
-def _edited(visit: InProject) -> tuple[agent_settings_commands.StoredSettings, Change[AgentSettings]]:
+def _edited(visit: InProject) -> tuple[agent_settings.StoredSettings, Change[AgentSettings]]:
     """The settings as they are stored, and their change to those of the form. Raises ApiError."""
-    stored = agent_settings_commands.read(visit.scope)
+    stored = agent_settings.read(visit.scope)
     edited = forms.edited(visit, _shown(stored.settings), _day_fields())
     return stored, agent_settings_commands.update(
         visit.scope, fields.validate(AgentSettingsPatch, _sent(visit, edited))
@@ -142,7 +143,7 @@ def _day_fields(*names: str) -> list[str]:
 
 
 def _form(visit: InProject, error: ApiError | None = None, answer: str = "") -> Response:
-    settings = agent_settings_commands.read(visit.scope).settings
+    settings = agent_settings.read(visit.scope).settings
     shown = forms.view(visit, _shown(settings), error, is_kept=bool(answer))
     return visit.render(
         "agent_settings.html",

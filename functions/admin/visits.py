@@ -29,7 +29,7 @@ from functions.admin import rendering, times
 from shared.admin import audit, members, sign_in_sessions
 from shared.admin.members import MEMBER, MemberRole, Membership, Person
 from shared.admin.sign_in_sessions import SignInSession
-from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.agent_settings.resource import AgentSettings
 from shared.api.responses import RequestContext
 from shared.core import clock, errors, settings
@@ -143,7 +143,7 @@ class InProject(SignedIn):
     @cached_property
     def settings(self) -> AgentSettings:
         """The agent's settings, which have the time zone and the opening hours. They were read with the person."""
-        return agent_settings_commands.of_rows(self.scope, self.person.others).settings
+        return agent_settings.of_rows(self.scope, self.person.others).settings
 
     @cached_property
     def zone(self) -> ZoneInfo:
@@ -287,7 +287,7 @@ def signed_in_of(visit: Visit) -> SignedIn | None:
     if session is None:
         return None
     scope = _scope(visit)
-    person = members.person(session.person, agent_settings_commands.keys(scope) if scope else ())
+    person = members.person(session.person, agent_settings.keys(scope) if scope else ())
     if session.began_at < person.signed_out_at:
         return None
     return SignedIn(visit.request, visit.context, visit.params, visit.form, session, person)

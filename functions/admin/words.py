@@ -73,7 +73,7 @@ ENDED_REASON: dict[EndedReason, str] = {
     EndedReason.BLOCKED: "The call was blocked",
     EndedReason.DESTINATION_NOT_ALLOWED: "The project may not call this number",
     EndedReason.PROVIDER_ERROR: "The carrier or the service failed",
-    EndedReason.PROVIDER_TIMEOUT: "The carrier did not report the end of the call",
+    EndedReason.PROVIDER_TIMEOUT: "The carrier did not report the end of the call, or could not start it in time",
     EndedReason.MAX_DURATION: "The call reached the longest duration",
     EndedReason.CALLBACK_REQUESTED: "The customer asked for a call at another time",
     EndedReason.CONSENT_DECLINED: "The customer declined to be called",

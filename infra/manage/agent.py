@@ -11,6 +11,7 @@ from typing import TextIO
 from infra.manage.command import MODE, PROJECT, Argument, Run, command
 from shared.admin import audit
 from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch
 from shared.api.requests import parse_json
 from shared.calls import project_limits
@@ -34,9 +35,7 @@ ANY_NUMBER = "may be repeated; without it, all numbers are allowed"
 
 @command("agent show", PROJECT, MODE, help="print the settings as JSON")
 def _show_settings(run: Run, project: int, mode: str) -> None:
-    print(
-        json.dumps(agent_settings_commands.read(Scope(project, mode == "live")).settings, indent=2, ensure_ascii=False)
-    )
+    print(json.dumps(agent_settings.read(Scope(project, mode == "live")).settings, indent=2, ensure_ascii=False))
 
 
 @command(

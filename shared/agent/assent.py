@@ -114,10 +114,10 @@ def refuses(text: str) -> bool:
 
 
 def _consists_of(phrases: _Phrases, text: str) -> bool:
-    return is_row(_words(text), *phrases)
+    return consists_of(_words(text), *phrases)
 
 
-def is_row(
+def consists_of(
     words: Sequence[str], decisive: re.Pattern[str], beside: re.Pattern[str], longest: int = _LONGEST_PHRASE
 ) -> bool:
     """Whether all words form a sequence of these phrases of at most `longest` words, at least one of them decisive."""

@@ -152,8 +152,8 @@ def _is_yes(plain: str) -> bool:
     says_yes = False
     for clause in _CLAUSE.findall(plain):
         words = re.sub(r"[^\w' ]", " ", clause).split()
-        is_decisive = assent.is_row(words, _YES, _BESIDE)
-        if words and not is_decisive and not assent.is_row(words, _BESIDE, _BESIDE):
+        is_decisive = assent.consists_of(words, _YES, _BESIDE)
+        if words and not is_decisive and not assent.consists_of(words, _BESIDE, _BESIDE):
             return False
         says_yes = says_yes or (is_decisive and "?" not in clause)
     return says_yes

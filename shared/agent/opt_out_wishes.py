@@ -105,11 +105,11 @@ def opts_out(text: str) -> bool:
     plain = _plain(text)
     if len(text) > LONGEST:
         return False
-    if _is_row(plain, _DECISIVE_ALONE):
+    if _consists_of(plain, _DECISIVE_ALONE):
         return True
     sentences = [sentence.strip() for sentence in _SENTENCE.split(plain)]
-    others = [sentence for sentence in sentences if sentence and not _is_row(sentence, _DECISIVE)]
-    is_wish = any(_is_row(sentence, _DECISIVE) for sentence in sentences)
+    others = [sentence for sentence in sentences if sentence and not _consists_of(sentence, _DECISIVE)]
+    is_wish = any(_consists_of(sentence, _DECISIVE) for sentence in sentences)
     is_doubtful = any(_DOUBT.search(sentence) or _ANOTHER_WAY.match(sentence) for sentence in others)
     # Only a question that is the wish is one: "Can you please stop calling me?".
     return is_wish and not is_doubtful and not ("?" in plain and others)
@@ -141,5 +141,5 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
 
 
-def _is_row(sentence: str, decisive: re.Pattern[str]) -> bool:
-    return assent.is_row(re.sub(r"[,.!;?:]", " ", sentence).split(), decisive, _BESIDE, _LONGEST_PHRASE)
+def _consists_of(sentence: str, decisive: re.Pattern[str]) -> bool:
+    return assent.consists_of(re.sub(r"[,.!;?:]", " ", sentence).split(), decisive, _BESIDE, _LONGEST_PHRASE)

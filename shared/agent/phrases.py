@@ -1,7 +1,7 @@
 """What people say to the scripted agent: the words and phrases by which it understands a message.
 
 Patterns are for a message in lower case (`plain`). To mention a change is not enough to confirm or to call: the message
-must be a row of known phrases and nothing else (`is_row`).
+must be a row of known phrases and nothing else (`consists_of`).
 """
 
 from __future__ import annotations
@@ -144,11 +144,11 @@ def plain(text: str) -> str:
     return _REASON.sub("", plain).strip() or plain
 
 
-def is_row(text: str, name: str) -> bool:
+def consists_of(text: str, name: str) -> bool:
     """Whether a text is a row of the phrases of `_ROWS` and nothing else; signs other than pauses are words too."""
     words = re.sub(r"([^\w' ])", r" \1 ", re.sub(r"[,.!;-]", " ", text)).split()
     decisive, beside = map(re.compile, _ROWS[name])
-    return ".." not in text and assent.is_row(words, decisive, beside, _LONGEST_PHRASE)
+    return ".." not in text and assent.consists_of(words, decisive, beside, _LONGEST_PHRASE)
 
 
 def terms(text: str) -> frozenset[str]:

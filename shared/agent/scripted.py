@@ -91,7 +91,7 @@ class _LastMessage:
         in_call = tools.turn_input.in_call
         call_text = dates.without(re.sub(phrases.BUSY, "call me", self.plain)) if in_call else self.plain
         rows = {CONFIRM: dates.without(self.plain), CALL: call_text}
-        self.requests = [change for change, text in rows.items() if phrases.is_row(text, change)]
+        self.requests = [change for change, text in rows.items() if phrases.consists_of(text, change)]
         self.wanted = self.requests or self._wanted()
         if self.topic not in self.wanted:
             del self.thread[:-1]
@@ -111,7 +111,7 @@ class _LastMessage:
     def person(self) -> str | None:
         """Hand over to a person who is asked for, offered and accepted, or forced by a test."""
         accepts = self.yes and self.previous.endswith(_OFFER)
-        if HANDOFF not in self.text and not accepts and not phrases.is_row(self.plain, "a person"):
+        if HANDOFF not in self.text and not accepts and not phrases.consists_of(self.plain, "a person"):
             return None
         self.tools.hand_off(HandoffReason.PERSON_REQUESTED)
         return "I have asked someone from our team to get back to you."
@@ -137,12 +137,12 @@ class _LastMessage:
         return f"Done: {name} is {f'moved to {long_time(at)}' if at else 'cancelled'}. {_ELSE}"
 
     def small_talk(self) -> str | None:
-        if phrases.is_row(self.plain, "goodbye"):
+        if phrases.consists_of(self.plain, "goodbye"):
             self.tools.end_conversation()
             return "Goodbye, and have a nice day!"
-        if phrases.is_row(self.plain, "greeting"):
+        if phrases.consists_of(self.plain, "greeting"):
             return f"Hello! {_CAN} What can I do for you?"
-        is_polite = not self.wanted and (self.yes or phrases.is_row(self.plain, "thanks"))
+        is_polite = not self.wanted and (self.yes or phrases.consists_of(self.plain, "thanks"))
         return f"All right. {_ELSE}" if is_polite else None
 
     def change(self) -> str | None:

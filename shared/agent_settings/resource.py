@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from shared.agent_settings.hours import Hours
 from shared.agent_settings.policy import ChangePolicy
+from shared.projects import projects
 from shared.resources import fields
 from shared.resources.schema import E164, Keywords, Time, at_most
+from shared.store import table
+from shared.store.keys import Scope
 
+KIND = "agent_settings"
+"""The kind of the row."""
 MAX_HOURS = 21
 MAX_FACTS = 50
 MAX_FACTS_BYTES = 16 * 1024
@@ -150,3 +157,50 @@ class AgentSettingsPatch(fields.Input):
     """How many minutes from now a new time must be at least."""
     calling_hours: HoursList | None = None
     """When calls are made. Empty: at any time."""
+
+
+@dataclass(frozen=True)
+class StoredSettings:
+    """The settings as read, and the name of the project. `version` is 0 until the first change."""
+
+    settings: AgentSettings
+    version: int
+    project_name: str
+
+    @property
+    def business(self) -> str:
+        """What the agent calls the business: a name that can be said."""
+        name = self.settings["business_name"] or ""
+        return name if any(map(str.isalnum, name)) else self.project_name
+
+    @property
+    def for_agent(self) -> AgentSettings:
+        """The settings as the agent of messages and live calls gets them: always with a name of the business."""
+        return {**self.settings, "business_name": self.business}
+
+
+def keys(scope: Scope) -> list[table.Key]:
+    """The keys of the rows from which `of_rows` reads the settings."""
+    return [(scope.pk(KIND), KIND), projects.row_key(scope.project_id)]
+
+
+def read(scope: Scope) -> StoredSettings:
+    """The settings of a project and mode, in one read with the project. Raises LookupError for an unknown project."""
+    return of_rows(scope, table.get_many(keys(scope)))
+
+
+def of_rows(scope: Scope, rows: table.Rows) -> StoredSettings:
+    """The settings in these rows. Raises LookupError if the project is not among them."""
+    own, of_project = keys(scope)
+    if of_project not in rows:
+        raise LookupError(f"there is no project {scope.project_id}")
+    project, row = rows[of_project], rows.get(own, {})
+    defaults: AgentSettings = {
+        "object": "agent_settings",
+        "livemode": scope.livemode,
+        "created_at": project["created_at"],
+        "updated_at": project["created_at"],
+        **DEFAULTS,
+    }
+    settings = cast("AgentSettings", defaults | json.loads(row.get("doc", "{}")))
+    return StoredSettings(settings, row.get("v", 0), project["name"])

@@ -83,7 +83,7 @@ def save_response(key: IdempotencyKey, response: Response[Any], request_id: str)
     return table.Put(
         row,
         table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now())),
-        refusal=lambda: ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
+        if_contended=lambda: ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
         is_record=True,
     )
 

@@ -90,11 +90,11 @@ class Request(Generic[B]):
         many concurrent changes.
         """
 
-        def with_record() -> Change[Response[Any]]:
+        def with_record() -> Change[tuple[Response[Any], Callable[[], None]]]:
             change = command()
             response = respond(change.doc)
             record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
-            return Change(response, [*change.writes, *record], change.after_commit)
+            return Change((response, change.after_commit), [*change.writes, *record])
 
         try:
             committed = transactions.commit(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
@@ -107,7 +107,10 @@ class Request(Generic[B]):
             self.context.may_have_written = failure.uncertain
             raise
         self.context.may_have_written = bool(committed.writes)
-        return committed.doc
+        response, after_commit = committed.doc
+        # Not within the block above: its failure does not undo the change.
+        after_commit()
+        return response
 
     def replay_or_raise(self, error: ApiError) -> Response[Any]:
         """The saved response of the Idempotency-Key, if it has one (promises 4).

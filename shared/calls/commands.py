@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
-from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, AppointmentStatus, call_count
 from shared.calls import project_limits, sessions, simulated_numbers, transitions
 from shared.calls.consent import consents
@@ -74,9 +74,10 @@ class Call(TypedDict):
 
 
 def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change[Session]:
-    """Call a customer. Nothing changes if a call to them awaits consent. Raises ApiError if they may not be called.
+    """Call a customer. Raises ApiError if they may not be called.
 
-    `clearance` in `shared/calls/transitions.py` decides again when the call is to be dialed.
+    Nothing changes if a call on WhatsApp awaits their consent, and this one is on WhatsApp, too. `clearance` in
+    `shared/calls/transitions.py` decides again when the call is to be dialed.
     """
     _check_options(customer_id, options)
     rows = _read_rows(scope, customer_id, options)
@@ -101,7 +102,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         appointment_id=options.appointment_id,
         channel=channel,
         not_before=options.not_before,
-        dial_at=transitions.next_dial_time(agent_settings_commands.of_rows(scope, rows).settings, options.not_before),
+        dial_at=transitions.next_dial_time(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
     links = _link_session(scope, session, customer, appointment)
@@ -134,7 +135,9 @@ def _await_consent(scope: Scope, session: Session, consent: Consent, options: Ca
     pending = consents.after_write(consent, write)
     waiting: Session = {**session, "dial_at": None, "consent": pending.public}
     insert = SESSIONS.insert(scope, waiting, {"instructions": options.instructions})
-    return Change(waiting, [write, *insert], None if consent.is_pending else partial(_start_machine, pending))
+    if consent.is_pending:
+        return Change(waiting, [write, *insert])
+    return Change(waiting, [write, *insert], partial(_start_machine, pending))
 
 
 def new(
@@ -265,7 +268,7 @@ def _check_options(customer_id: str, options: CallCreate) -> None:
 
 def _read_rows(scope: Scope, customer_id: str, options: CallCreate) -> table.Rows:
     """The rows that a new call depends on, apart from the consent, in one read."""
-    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *project_limits.keys(scope), *agent_settings_commands.keys(scope)]
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *project_limits.keys(scope), *agent_settings.keys(scope)]
     keys += opted_out_phones.keys(scope)
     if options.appointment_id is not None:
         keys.append((scope.pk(APPOINTMENTS.kind), options.appointment_id))

@@ -31,7 +31,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     record = CUSTOMERS.find(scope, customer_id)
     phone = to or record.doc["phone"]
     writes = [] if phone is None else [*opted_out_phones.opt_out(scope, phone)]
-    end_calls = partial(_end_calls, scope, phone, in_call) if phone is not None else None
+    end_calls = partial(_end_calls, scope, phone, in_call)
     opted_out: Customer = {**record.doc, "do_not_call": True}
     customer = revise(record.doc, opted_out)
     if record.doc["deleted_at"] is not None:
@@ -43,9 +43,8 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     change = call_commands.stop_calling(scope, record, customer)
 
     def wake_and_end_calls() -> None:
-        for each in (change.after_commit, end_calls):
-            if each is not None:
-                each()
+        change.after_commit()
+        end_calls()
 
     return Change(customer, [*writes, *change.writes], wake_and_end_calls)
 
@@ -55,11 +54,13 @@ def opt_out_now(scope: Scope, customer_id: str, *, in_call: str | None = None, t
     transactions.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to))
 
 
-def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
+def _end_calls(scope: Scope, phone: str | None, in_call: str | None) -> None:
     """End the phone's consent, and the calls to its customers that wait or ring, other than `in_call`.
 
     If the worker dies in between, the calls that remain fail when they are dialed, and no grant revives the consent.
     """
+    if phone is None:
+        return
     transactions.retry_on_conflict(lambda: _end_consent(scope, phone))
     cursor = None
     while True:

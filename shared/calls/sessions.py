@@ -1,7 +1,8 @@
 """Sessions: one call each, from the request to its files (promises 7).
 
-A session only moves forward along `TRANSITIONS`. Its row schedules the next step of the call (`shared/tasks/tasks.py`).
-The customer's row names its one active session, so that no two calls to a customer are under way at once.
+A session only moves forward along `TRANSITIONS` (`shared/calls/transitions.py`). Its row schedules the next step of
+the call (`shared/tasks/tasks.py`). The customer's row names its one active session, so that no two calls to a customer
+are under way at once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
 from shared.core.call_statuses import (
@@ -242,17 +243,17 @@ class Subject:
 
     customer: CustomerRecord | None
     appointment: AppointmentRecord | None
-    stored: agent_settings_commands.StoredSettings
+    stored: agent_settings.StoredSettings
 
 
 def subject(scope: Scope, session: Session) -> Subject:
-    """What a call depends on, a deleted appointment included, in one read; a deleted appointment takes another."""
+    """What a call depends on, in one read; an appointment that is deleted takes another."""
     customer_key = (scope.pk(CUSTOMERS.kind), session["customer_id"])
     id = session["appointment_id"]
     appointment_key = (scope.pk(APPOINTMENTS.kind), id or "")
-    keys = [customer_key, *([appointment_key] if id else []), *agent_settings_commands.keys(scope)]
+    keys = [customer_key, *([appointment_key] if id else []), *agent_settings.keys(scope)]
     rows = table.get_many(keys)
-    stored = agent_settings_commands.of_rows(scope, rows)
+    stored = agent_settings.of_rows(scope, rows)
     if customer_key not in rows:
         return Subject(None, None, stored)
     customer = CUSTOMERS.record(rows[customer_key])

@@ -1,6 +1,6 @@
 """How a call moves from one status to the next: when it is dialed, whether it may be, and how it ends (promises 7).
 
-Functions return the writes of one transaction, and perform none.
+Functions that change a call return the writes of one transaction, and perform none.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
 }
 
 DIALS_AFTER_S = 1
-"""Seconds, scaled, after which a simulated call is dialed (promises 10). One whose consent was just given is dialed at
-once."""
+"""Seconds before scaling, after which a simulated call is dialed (promises 10). One whose consent was just given is
+dialed at once."""
 PUT_OFF_S = 5
-"""Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
+"""Seconds before scaling, after which a call that the limit of calls at once does not allow is tried again."""
 
 CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED)
 CONSENT_EXPIRED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_EXPIRED)

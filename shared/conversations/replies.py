@@ -24,7 +24,7 @@ from shared.agent import (
 )
 from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, escape
-from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.aws.services import Unavailable
 from shared.calls import commands as call_commands
@@ -46,7 +46,7 @@ from shared.conversations.resource import (
     Role,
     UserMessage,
     after_reply,
-    is_held,
+    awaits_person,
     message_history,
 )
 from shared.conversations.turns import WINDOW_S, ClaimedTurn
@@ -154,11 +154,11 @@ def _turn_reply(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call
         can_call=may_call and customer is not None and call_commands.can_be_called(customer),
     )
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and is_held(conversation) else opt_out_wishes.reply_to_wish(turn_input)
+    wish = None if customer_id is None and awaits_person(conversation) else opt_out_wishes.reply_to_wish(turn_input)
     if wish is not None:
         opts_out = wish.result.has("customer_opted_out")
         turn_reply = TurnReply(_of_deleted_customer(wish) if opts_out and is_deleted else wish)
-    elif is_held(conversation):
+    elif awaits_person(conversation):
         turn_reply = TurnReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
     elif turn.must_apologize:
         turn_reply = _apology()
@@ -202,13 +202,11 @@ def _apology() -> TurnReply:
     return TurnReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
 
 
-def _read(
-    scope: Scope, customer_id: str | None
-) -> tuple[agent_settings_commands.StoredSettings, CustomerRecord | None]:
+def _read(scope: Scope, customer_id: str | None) -> tuple[agent_settings.StoredSettings, CustomerRecord | None]:
     """The agent's settings, and the customer; None if it is deleted or the conversation has none. In one read."""
-    key, keys = (scope.pk(CUSTOMERS.kind), customer_id or ""), agent_settings_commands.keys(scope)
+    key, keys = (scope.pk(CUSTOMERS.kind), customer_id or ""), agent_settings.keys(scope)
     rows = table.get_many(keys if customer_id is None else [*keys, key])
-    return agent_settings_commands.of_rows(scope, rows), CUSTOMERS.record(rows[key]) if key in rows else None
+    return agent_settings.of_rows(scope, rows), CUSTOMERS.record(rows[key]) if key in rows else None
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
@@ -247,7 +245,7 @@ def _introduction(business: str) -> str:
     return f"{INTRODUCTION}{escape(business)}.\n\n"
 
 
-def preview(scope: Scope, stored: agent_settings_commands.StoredSettings, message: str) -> str:
+def preview(scope: Scope, stored: agent_settings.StoredSettings, message: str) -> str:
     """The reply of test mode, with these settings, to the first message of an unknown customer."""
     turn_input = TurnInput((), message, settings=stored.for_agent)
     agent = agent_for(dataclasses.replace(scope, livemode=False))
@@ -308,7 +306,7 @@ def _save_reply(
     ]
     tasks.save_step(turn.claim, writes)
     count_turn(scope, actions)
-    if call is not None and call.after_commit is not None:
+    if call is not None:
         call.after_commit()
     return response
 
@@ -330,16 +328,16 @@ def _conversation_after(
     before = conversation.doc
     reasons = [action["reason"] for action in result.actions if action["type"] == "handoff"]
     waits = after_reply(before, reasons, at)
-    unlocked = _unlocked(turn, conversation, result)
-    unlocked["introduced"] = turn_reply.introduces or conversation.row.get("introduced")
-    unlocked["held"] = (turn_reply.holding or conversation.row.get("held") or None) if waits is not None else None
+    internal = _internal_after(turn, conversation, result)
+    internal["introduced"] = turn_reply.introduces or conversation.row.get("introduced")
+    internal["held"] = (turn_reply.holding or conversation.row.get("held") or None) if waits is not None else None
     if result.has("conversation_ended"):
-        return conversation_commands.end(turn.scope, conversation, at, unlocked)
+        return conversation_commands.end(turn.scope, conversation, at, internal)
     after: Conversation = {**before, "last_message_at": at}
     if before["status"] == ConversationStatus.ACTIVE:
         after = {**after, "waiting": waits is not None, "handoff": waits}
     doc = revise(before, after)
-    return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, unlocked))
+    return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, internal))
 
 
 def _message_row(turn: ClaimedTurn, message: AssistantMessage) -> table.Row:
@@ -347,14 +345,16 @@ def _message_row(turn: ClaimedTurn, message: AssistantMessage) -> table.Row:
     return row | {"conversation_id": turn.conversation_id}
 
 
-def _unlocked(turn: ClaimedTurn, conversation: ConversationRecord, result: TurnResult) -> dict[str, table.Value | None]:
+def _internal_after(
+    turn: ClaimedTurn, conversation: ConversationRecord, result: TurnResult
+) -> dict[str, table.Value | None]:
     """The conversation's attributes after the turn."""
-    unlocked: dict[str, table.Value | None] = {}
-    unlocked["proposal"] = result.proposed.to_json() if result.proposed else None
+    internal: dict[str, table.Value | None] = {}
+    internal["proposal"] = result.proposed.to_json() if result.proposed else None
     # Another turn may hold the lock if this turn ended with an apology before.
     if conversation.row.get("turn") == turn.id:
-        unlocked["turn"] = None
-    return unlocked
+        internal["turn"] = None
+    return internal
 
 
 def _completion(turn: ClaimedTurn, user_message: UserMessage, response: str) -> table.Update:

@@ -317,7 +317,7 @@ def longest_waiting(
     return records[:limit], queries.time_cursor(dict(records[limit - 1].row)) if len(records) > limit else None
 
 
-def is_held(record: ConversationRecord) -> bool:
+def awaits_person(record: ConversationRecord) -> bool:
     """Whether the agent only sends holding replies: a person must reply, and not because the agent failed."""
     return "handed_off" in record.row or _awaits_person(record.doc)
 

@@ -55,7 +55,7 @@ class EndedReason(StrEnum):
     PROVIDER_ERROR = "provider_error"
     """The carrier did not place the call, or lost it."""
     PROVIDER_TIMEOUT = "provider_timeout"
-    """The carrier did not report the end of the call."""
+    """The carrier did not report the end of the call, or could not start it in time."""
     MAX_DURATION = "max_duration"
     """The call was ended at its longest duration."""
     CALLBACK_REQUESTED = "callback_requested"

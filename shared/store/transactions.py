@@ -34,7 +34,7 @@ class Change(Generic[D]):
 
     doc: D
     writes: Sequence[table.Write] = ()
-    after_commit: Callable[[], None] | None = None
+    after_commit: Callable[[], None] = lambda: None
     """What follows from the writes: wake-ups, notices, or the end of calls that the change forbids.
 
     `commit` calls it once the writes are committed, also if there are none, and raises what it raises. Each can be done
@@ -82,14 +82,13 @@ def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
                 raise failed.op.refusal() from None
             raise
         except table.Contended as contended:
-            if isinstance(contended.op, table.Put) and contended.op.is_record and contended.op.refusal is not None:
-                raise contended.op.refusal() from None
+            if isinstance(contended.op, table.Put) and contended.op.if_contended is not None:
+                raise contended.op.if_contended() from None
             raise
         return change
 
     change = retry_on_conflict(attempt, seconds=seconds)
-    if change.after_commit is not None:
-        change.after_commit()
+    change.after_commit()
     return change
 
 

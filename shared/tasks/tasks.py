@@ -25,9 +25,9 @@ from shared.store.keys import due, due_shard
 
 MIN_INTERVAL_S = 60
 MAX_INTERVAL_S = 3600
-"""Seconds, scaled, between two wake-ups of an overdue row. The interval doubles from the first value to the second."""
+"""Seconds before scaling, between two wake-ups of an overdue row. The interval doubles from the first to the second."""
 SWEEP_GRACE_S = 30
-"""Seconds, scaled, after `due_at` from which `sweep` sends another wake-up."""
+"""Seconds before scaling, after `due_at` from which `sweep` sends another wake-up."""
 MIN_GRACE_MS = 2 * clock.SECOND
 """The shortest grace period: a wake-up needs this time to arrive, whatever `SPEED` is."""
 SWEEP_AHEAD_S = 75
@@ -98,7 +98,7 @@ class NotDue:
 def due_attributes(sk: str, at: clock.Instant, grace_s: int = SWEEP_GRACE_S) -> dict[str, table.Value | None]:
     """The attributes of a row whose next step is due at the instant `at`. `sk` determines the shard of the index.
 
-    `grace_s` is the time after `at`, in scaled seconds, at which `sweep` sends another wake-up.
+    `grace_s` is the time after `at`, in seconds before scaling, at which `sweep` sends another wake-up.
     """
     return {"due_at": at, **sweep_attributes(sk, at + max(clock.scaled_ms(grace_s), MIN_GRACE_MS))}
 
@@ -179,8 +179,6 @@ def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = 
     One of them must update the claimed row. That ends the claim and resets the counts of lost workers and of wake-ups,
     unless `keep` is set. Raises ConditionFailed or Contended.
     """
-    # A new request id for each step. With one id for the whole claim, a worker that lost its claim after a step with
-    # `keep` would find its own id on the row, and its next step would count as success without being written.
     table.write([_if_claimed(claim, write, keep=keep) for write in writes])
 
 

@@ -45,7 +45,7 @@ PLANTED = (
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
-        ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
+        ("shared/api/requests.py", "[*change.writes, *record])", "[*change.writes])"),
         "4.1 or 4.2 or 4.6",
         seed=4,
     ),
@@ -302,7 +302,7 @@ PLANTED = (
     ),
     Planted(
         "a reply is written without the conversation's lock being freed",
-        ("shared/conversations/replies.py", '        unlocked["turn"] = None', "        pass"),
+        ("shared/conversations/replies.py", '        internal["turn"] = None', "        pass"),
         "8.4",
     ),
     Planted(
@@ -564,7 +564,7 @@ PLANTED = (
     ),
     Planted(
         "who waits for a person gets the agent's replies",
-        ("shared/conversations/replies.py", "    elif is_held(conversation):", "    elif False:"),
+        ("shared/conversations/replies.py", "    elif awaits_person(conversation):", "    elif False:"),
         "8.12",
         focus="desk",
     ),
@@ -613,8 +613,8 @@ PLANTED = (
         "a proposal outlives the next message",
         (
             "shared/conversations/replies.py",
-            """    unlocked["proposal"] = result.proposed.to_json() if result.proposed else None\n""",
-            """    if result.proposed:\n        unlocked["proposal"] = result.proposed.to_json()\n""",
+            """    internal["proposal"] = result.proposed.to_json() if result.proposed else None\n""",
+            """    if result.proposed:\n        internal["proposal"] = result.proposed.to_json()\n""",
         ),
         "8.9",
         seed=64,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.aws import services
 from shared.calls import sessions, transitions
 from shared.calls.consent import consents
@@ -124,7 +124,7 @@ def close(
         changes["summary"] = summary
     writes: list[table.Write] = [consents.save(consent, doc, {**tasks.NO_WORK, "task_token": None})]
     to_dial: list[tuple[str, clock.Instant]] = []
-    settings = agent_settings_commands.read(scope).settings
+    settings = agent_settings.read(scope).settings
     for session_id in consent.doc["sessions"]:
         session = SESSIONS.find(scope, session_id)
         if not sessions.awaits_consent(session.doc):
@@ -224,7 +224,7 @@ def _send(consent: Consent) -> SendResult:
         messenger, now = adapters.messenger(), clock.now()
         if messenger.is_permitted(consent.phone):
             return Permitted(now)
-        business = agent_settings_commands.read(consent.scope).business
+        business = agent_settings.read(consent.scope).business
         return Sent(messenger.ask(consent.phone, business, consent.reference))
     except Busy as busy:
         logger().warning("messenger busy", extra={"error": str(busy)})

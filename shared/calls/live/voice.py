@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shared.agent import Agent, AgentFailed, agent_for, count_turn, voicemail
 from shared.agent.tools import Action, HandoffReason, TurnResult, handoff
-from shared.agent_settings import commands as agent_settings_commands
+from shared.agent_settings import resource as agent_settings
 from shared.calls import dialogue, opting_out, sessions, transcripts, transitions
 from shared.calls.dialogue import Progress
 from shared.calls.sessions import SESSIONS, CheckStage, SessionRecord
@@ -91,7 +91,7 @@ def _silence(scope: Scope, session: SessionRecord) -> _Turn:
 
 
 def _farewell(scope: Scope, text: str) -> str:
-    return dialogue.farewell(text, agent_settings_commands.read(scope).settings)
+    return dialogue.farewell(text, agent_settings.read(scope).settings)
 
 
 def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, seconds: float) -> _Turn:

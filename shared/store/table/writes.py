@@ -30,8 +30,7 @@ WRITERS = 8
 A row without a version stores the writer of its last single write in `writer`.
 """
 Refusal = Callable[[], Exception]
-"""Makes the error for the client if the condition of a write fails. That of a request's record is for another request
-that is writing the same record."""
+"""Makes the error for the client if a write is refused."""
 
 
 class Meaning(IntEnum):
@@ -52,6 +51,8 @@ class Put:
     row: Row
     condition: Condition = ABSENT
     refusal: Refusal | None = None
+    if_contended: Refusal | None = None
+    """Makes the error if another transaction is writing the row, instead of Contended."""
     is_record: bool = False
     """Whether the row is the record of a request, which exists if the request was executed before."""
 
