@@ -1,6 +1,7 @@
 """Schedule, each minute -> wake-ups for overdue work. The interval between the wake-ups of a row doubles.
 
-A delivery that was put off is found shortly before its time. Its wake-up has the delay until then.
+A delivery that was put off, and a call that is dialed later, are found shortly before their time. The wake-up has the
+delay until then.
 """
 
 from __future__ import annotations

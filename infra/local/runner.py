@@ -24,7 +24,7 @@ from botocore.config import Config
 
 from infra import topology
 from infra.cli_archive import archive
-from infra.local import names, queues, resources, sqs_endpoint, stream, timer
+from infra.local import names, queues, resources, schedule, sqs_endpoint, stream
 from infra.local.console import StartError, say, warn
 from infra.local.data_dir import DataDir, write_json
 from infra.local.lambdas import Lambdas
@@ -209,7 +209,7 @@ class Runner:
         for function in topology.FUNCTIONS:
             on = not function.switch or getattr(self._settings, function.switch)
             if function.every_s and on and function.client is clients:
-                timer.start(function, function.every_s, self._settings.speed, self._functions, self._stop)
+                schedule.start(function, function.every_s, self._settings.speed, self._functions, self._stop)
 
     def _start_backend(self) -> dict[str, str]:
         folder = self._data_dir.path

@@ -1,6 +1,7 @@
 """The audit trail of a project: who changed what, when and from where. It contains no secrets.
 
-An entry is a write of the transaction that makes the change, so neither exists without the other.
+An entry is a write of the transaction that makes the change, so neither exists without the other. What changes nothing
+in the table, such as an export or an invitation, has an entry that is written alone.
 """
 
 from __future__ import annotations

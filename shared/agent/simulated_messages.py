@@ -27,7 +27,7 @@ TIMEOUT_REPLY_MS = 7 * clock.SECOND
 
 
 def forces_reply(scope: Scope, message: str) -> bool:
-    """Whether the reply to a message is forced."""
+    """Whether a message begins as those do that force a reply, so that the reply does not say who replies."""
     return scope.is_simulated and message.startswith(_BEGINNING)
 
 

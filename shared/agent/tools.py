@@ -239,7 +239,7 @@ class TurnResult:
     actions: list[Action] = field(default_factory=list)
     """The `actions` of the reply."""
     outcome: CallOutcome | None = None
-    """What became of an appointment, also if it was so before."""
+    """What came of the turn: of an appointment, also if it was so before, or that another person has answered."""
     staged: StagedChange | None = None
     """The change of an appointment, if there is one."""
     proposed: Proposal | None = None

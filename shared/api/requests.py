@@ -86,18 +86,18 @@ class Request(Generic[B]):
         """Commit the change of a command, and save its response under the Idempotency-Key if the request has one.
 
         Returns what `respond` makes of the document afterwards, or the saved response if the key has one: then nothing
-        is written. Without writes and without a key, nothing is written either. Raises ApiError: `conflict` after too
-        many concurrent changes.
+        is written. Without writes and without a key, nothing is written either. Raises ApiError, such as `conflict`
+        after too many concurrent changes; Unavailable or AwsError.
         """
 
-        def with_record() -> Change[tuple[Response[Any], Callable[[], None]]]:
+        def with_record() -> Change[Response[Any]]:
             change = command()
             response = respond(change.doc)
             record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
-            return Change((response, change.after_commit), [*change.writes, *record])
+            return Change(response, [*change.writes, *record], change.after_commit)
 
         try:
-            committed = transactions.commit(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
+            committed = transactions.write(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
         except transactions.Recorded as recorded:
             assert self.key is not None
             return idempotency.read(self.key, recorded.row)
@@ -107,10 +107,9 @@ class Request(Generic[B]):
             self.context.may_have_written = failure.uncertain
             raise
         self.context.may_have_written = bool(committed.writes)
-        response, after_commit = committed.doc
         # Not within the block above: its failure does not undo the change.
-        after_commit()
-        return response
+        committed.after_commit()
+        return committed.doc
 
     def replay_or_raise(self, error: ApiError) -> Response[Any]:
         """The saved response of the Idempotency-Key, if it has one (promises 4).

@@ -308,7 +308,7 @@ def _api_error(error: Exception, context: RequestContext) -> ApiError:
     """The error response for an exception. It does not expose details of internal errors."""
     if isinstance(error, ApiError):
         return error
-    if isinstance(error, Unavailable | table.Contended):
+    if isinstance(error, Unavailable | table.Contended | table.ConditionFailed):
         return ApiError(Code.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     log.logger().error("internal error", exc_info=error)
     return ApiError(Code.INTERNAL_ERROR)

@@ -72,7 +72,10 @@ def kms() -> AwsClient:
 
 @_Once
 def s3() -> S3Client:
-    """The S3 client, for recordings. Presigned URLs name the bucket's region; their signatures are valid only there."""
+    """The S3 client, for recordings and what belongs to them.
+
+    Presigned URLs name the bucket's region; their signatures are valid only there.
+    """
     client: S3Client = _client("s3", signature_version="s3v4", s3={"addressing_style": "virtual"})
     return client
 

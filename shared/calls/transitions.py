@@ -1,6 +1,6 @@
 """How a call moves from one status to the next: when it is dialed, whether it may be, and how it ends (promises 7).
 
-Functions that change a call return the writes of one transaction, and perform none.
+Functions that change a call return the writes of one transaction, or a `Change` with them, and perform none.
 """
 
 from __future__ import annotations

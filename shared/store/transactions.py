@@ -37,8 +37,8 @@ class Change(Generic[D]):
     after_commit: Callable[[], None] = lambda: None
     """What follows from the writes: wake-ups, notices, or the end of calls that the change forbids.
 
-    `commit` calls it once the writes are committed, also if there are none, and raises what it raises. Each can be done
-    again: a request that is repeated does it again, and a task that is due is found by `sweep`.
+    It is called once the writes are committed, also if there are none. Nothing may depend on it: a task that is due is
+    found by `sweep`, and a call that is forbidden fails when it is dialed.
     """
 
     def with_writes(self, *writes: table.Write) -> Change[D]:
@@ -59,7 +59,14 @@ class Recorded(Exception):
 
 
 def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
-    """Execute the writes of a command's change. Returns the change.
+    """Execute the writes of a change, as `write` does, and then what follows from them. Returns the change."""
+    change = write(command, seconds=seconds)
+    change.after_commit()
+    return change
+
+
+def write(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
+    """Execute the writes of a command's change. Returns the change, whose `after_commit` the caller calls.
 
     The command runs again, for up to `seconds`, if a row was modified since it was read. Raises Recorded, the error of
     a write that is refused or contended, ConditionFailed, Contended, or AwsError or Unavailable, whose `uncertain` says
@@ -87,9 +94,7 @@ def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
             raise
         return change
 
-    change = retry_on_conflict(attempt, seconds=seconds)
-    change.after_commit()
-    return change
+    return retry_on_conflict(attempt, seconds=seconds)
 
 
 def retry_on_conflict(attempt: Callable[[], T], tries: int = MAX_TRIES, seconds: float = CONFLICT_S) -> T:

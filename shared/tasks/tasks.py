@@ -154,15 +154,15 @@ def _try_to_claim(write: table.Update, token: str) -> tuple[Claim[R] | None, tab
         return Claim(cast("R", failed.old), token), None
 
 
-def claim_soon(pk: str, sk: str, lease_ms: Callable[[], int]) -> Claim[R] | None:
+def claim_soon(pk: str, sk: str, choose_lease_ms: Callable[[], int]) -> Claim[R] | None:
     """Claim the row like `claim_row`; if its wake-up arrived a little early, wait until the work is due.
 
-    `lease_ms` is called after the wait. None if the row's work is not due soon either.
+    `choose_lease_ms` is called after the wait. None if the row's work is not due soon either.
     """
-    result: Claim[R] | NotDue | None = claim_row(pk, sk, lease_ms())
+    result: Claim[R] | NotDue | None = claim_row(pk, sk, choose_lease_ms())
     if isinstance(result, NotDue) and result.wait_ms <= EARLY_MS:
         clock.sleep(result.wait_ms / clock.SECOND)
-        result = claim_row(pk, sk, lease_ms())
+        result = claim_row(pk, sk, choose_lease_ms())
     return result if isinstance(result, Claim) else None
 
 

@@ -163,8 +163,8 @@ def _disable(scope: Scope, endpoint: EndpointSnapshot, reason: DisabledReason) -
 
 def set_attributes(scope: Scope, endpoint: EndpointSnapshot, **attributes: table.Value | None) -> table.Update:
     """The write of an endpoint's health attributes, on condition that the endpoint has not changed since."""
-    pk, unchanged = scope.pk(WEBHOOK_ENDPOINTS.kind), table.unchanged(endpoint.version)
-    return table.Update(pk, endpoint.doc["id"], set=attributes, condition=unchanged)
+    as_read = table.unchanged(endpoint.version)
+    return table.Update(scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"], set=attributes, condition=as_read)
 
 
 def send_notice(scope: Scope, endpoint: EndpointSnapshot, notice: HealthNotice) -> None:

@@ -45,7 +45,7 @@ PLANTED = (
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
-        ("shared/api/requests.py", "[*change.writes, *record])", "[*change.writes])"),
+        ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
         "4.1 or 4.2 or 4.6",
         seed=4,
     ),

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+from typing import Any
 
+import httpx
+import pytest
+from starlette.routing import Route as StarletteRoute
+
+from shared.api.routes import Service
+from shared.aws.services import Unavailable
 from shared.core import errors
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, ApiError, Code
+from shared.store import table
 from shared.webhooks.events import FAMILIES
 
 PROMISED = """
@@ -87,3 +97,26 @@ def test_every_code_is_in_the_table() -> None:
 
 def test_the_error_of_an_event_filter_names_every_wildcard() -> None:
     assert re.findall(r"`(\w+\.\*)`", ERRORS[Code.EVENT_FILTER_INVALID].remedy) == [*FAMILIES]
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Unavailable("throttled"), 503),
+        (table.Contended(table.Delete("pk", "sk")), 503),
+        (table.ConditionFailed(table.Delete("pk", "sk"), None), 503),
+        (ValueError("a fault of ours"), 500),
+    ],
+)
+def test_what_another_attempt_may_mend_is_a_503(failure: Exception, status: int) -> None:
+    async def fail(_: Any) -> Any:
+        raise failure
+
+    async def get() -> int:
+        app = Service(StarletteRoute("/v1/failing", fail))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://api.test") as client:
+            return (await client.get("/v1/failing")).status_code
+
+    # Not `asyncio.run`, which drops the loop of the thread without closing it.
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        assert loop.run_until_complete(get()) == status
