@@ -101,7 +101,7 @@ def _receives(endpoint: EndpointSnapshot, event: NewEvent) -> bool:
 
 
 def _put_once(row: Mapping[str, object]) -> bool:
-    """Write the row unless it exists. Returns whether it was written, also if a response was lost."""
+    """Write the row unless it exists. Returns whether this call wrote it, also if a response was lost."""
     try:
         table.write([table.Put(dict(row))])
     except table.ConditionFailed:

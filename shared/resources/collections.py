@@ -218,7 +218,9 @@ class Collection(Generic[D, R]):
         They also set the `internal` attributes; None removes one. A further `condition` must be true of its row.
         """
         changes: dict[str, table.Value | None] = {"doc": fields.to_json(doc), "v": record.version + 1}
-        found_by, search_rows = self._search_changes(scope, doc, record)
+        # Functions that change nothing else of a resource may not delete rows, and need not.
+        is_found_anew = self._text_and_phone(doc) != self._text_and_phone(record.doc)
+        found_by, search_rows = self._search_changes(scope, doc, record) if is_found_anew else ({}, [])
         update = table.Update(
             scope.pk(self.kind),
             doc["id"],
@@ -335,10 +337,14 @@ class Collection(Generic[D, R]):
         """The attribute `found_by` for this document, and the writes of its search rows; both empty if none differs."""
         before = None if record is None else record.row.get("found_by")
         is_found = self.searched and doc["deleted_at"] is None
-        after = search.found_by(doc[self.searched], doc.get("phone")) if is_found else None
+        after = search.found_by(*self._text_and_phone(doc)) if is_found else None
         if after == before:
             return {}, []
         return {"found_by": after}, search.changes(scope, self.kind, doc["id"], before, after)
+
+    def _text_and_phone(self, doc: D) -> tuple[str | None, str | None]:
+        """What a resource is found by."""
+        return (doc[self.searched], doc.get("phone")) if self.searched else (None, None)
 
     def _latest(self, record: Record[D, R], doc: D) -> dict[str, table.Value]:
         """The attributes that `latest_time` reads, if `doc` has another time than the record.
