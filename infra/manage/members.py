@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from infra.manage.command import PROJECT, Argument, Run, command
 from infra.manage.stages import CommandFailed
 from shared.admin import audit, members, sign_in, user_pool
+from shared.admin.audit import Actor
+from shared.admin.members import Member
 from shared.resources import fields
 
 
@@ -68,24 +71,25 @@ def _rebind(run: Run, project: int, email: str | None) -> None:
 
 @command("members invite", PROJECT, EMAIL, help="send the invitation again")
 def _invite(run: Run, project: int, email: str) -> None:
-    member = members.with_email(project, email)
-    run.stage.use_user_pool()
-    try:
-        user_pool.send_again(member, audit.operator())
-    except user_pool.NotPossible as problem:
-        raise CommandFailed(str(problem)) from None
+    member = _in_user_pool(run, project, email, user_pool.send_again)
     print(f"{member.email} gets another e-mail with a password, which is valid for seven days")
 
 
 @command("members reset-second-factor", PROJECT, EMAIL, help="remove a lost authenticator app")
 def _reset_second_factor(run: Run, project: int, email: str) -> None:
+    member = _in_user_pool(run, project, email, user_pool.reset_second_factor)
+    print(f"the next sign-in of {member.email} asks for another authenticator app, after the password")
+
+
+def _in_user_pool(run: Run, project: int, email: str, act: Callable[[Member, Actor], None]) -> Member:
+    """Do this for a member in the stage's user pool. Returns the member."""
     member = members.with_email(project, email)
     run.stage.use_user_pool()
     try:
-        user_pool.reset_second_factor(member, audit.operator())
+        act(member, audit.operator())
     except user_pool.NotPossible as problem:
         raise CommandFailed(str(problem)) from None
-    print(f"the next sign-in of {member.email} asks for another authenticator app, after the password")
+    return member
 
 
 @command("members link", EMAIL, help="print a link that signs a member in once (local runner)")

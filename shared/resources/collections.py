@@ -271,7 +271,7 @@ class Collection(Generic[D, R]):
     def erase(self, scope: Scope, row: table.Row) -> Writes[table.Delete]:
         """The writes that delete this row of a resource for good, if it has not changed since it was read."""
         delete = table.Delete(row["pk"], row["sk"], table.unchanged(row["v"]))
-        return delete, *search.deletions(scope, self.kind, row)
+        return delete, *search.changes(scope, self.kind, row["sk"], row.get("found_by"), None)
 
     def renew_search_rows(self, scope: Scope) -> int:
         """Give all resources the search rows that they are to have. Returns the number of those that had others."""

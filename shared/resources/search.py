@@ -63,12 +63,6 @@ def changes(scope: Scope, kind: str, id: str, before: str | None, after: str | N
     return [*puts, *(table.Delete(pk, sk, table.ALWAYS) for pk, sk in sorted(old - new))]
 
 
-def deletions(scope: Scope, kind: str, row: table.Row) -> list[table.Write]:
-    """The writes that delete the search rows of a resource with this row."""
-    keys = _keys(scope, kind, row["sk"], row.get("found_by", ""))
-    return [table.Delete(*key, table.ALWAYS) for key in keys]
-
-
 def by_words(scope: Scope, kind: str, text: str, *, newest_first: bool = False) -> tuple[list[str], bool]:
     """The ids of the resources with words that begin as those of `text` do, and whether there may be more.
 
