@@ -25,7 +25,9 @@ def update(request: Request[AgentSettingsPatch]) -> Response[AgentSettings]:
     A merge patch: an absent field keeps its value, and null brings its default back. Lists are replaced whole. Emits no
     event (promises 11).
     """
-    return request.commit(lambda: agent_settings_commands.update(request.scope, request.body))
+    return request.commit(
+        lambda: agent_settings_commands.update(request.scope, agent_settings.read(request.scope), request.body)
+    )
 
 
 app = Service(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from functions.admin import forms
 from functions.admin.visits import PROJECT, AdminPage, InProject, View
+from shared.admin import audited
 from shared.admin.members import MEMBER, VIEWER
 from shared.agent_settings import commands as agent_settings_commands
 from shared.agent_settings import resource as agent_settings
@@ -41,10 +42,7 @@ def change(visit: InProject) -> Response:
         return _preview(visit)
 
     def command() -> Change[AgentSettings]:
-        stored, change = _edited(visit)
-        names = ", ".join(forms.changed(stored.settings, change.doc))
-        entry = visit.entry("agent_settings.changed", str(visit.scope.project_id), after={"fields": names})
-        return change.with_writes(entry)
+        return audited.change_agent_settings(visit.scope, *_edited(visit), visit.actor)
 
     try:
         visit.commit(command)
@@ -56,21 +54,20 @@ def change(visit: InProject) -> Response:
 def _preview(visit: InProject) -> Response:
     """Show what the agent says with the settings of the form. Nothing is stored."""
     try:
-        stored, change = _edited(visit)
+        stored, patch = _edited(visit)
+        edited = agent_settings_commands.update(visit.scope, stored, patch).doc
         question = fields.validate(StaffMessageCreate, {"content": visit.form.get("content", "")}).content
-        answer = replies.preview(visit.scope, dataclasses.replace(stored, settings=change.doc), question)
+        answer = replies.preview(visit.scope, dataclasses.replace(stored, settings=edited), question)
     except ApiError as error:
         return _form(visit, error)
     return _form(visit, answer=answer)
 
 
-def _edited(visit: InProject) -> tuple[agent_settings.StoredSettings, Change[AgentSettings]]:
-    """The settings as they are stored, and their change to those of the form. Raises ApiError."""
+def _edited(visit: InProject) -> tuple[agent_settings.StoredSettings, AgentSettingsPatch]:
+    """The settings as they are stored, and the patch that makes them those of the form. Raises ApiError."""
     stored = agent_settings.read(visit.scope)
     edited = forms.edited(visit, _shown(stored.settings), _day_fields())
-    return stored, agent_settings_commands.update(
-        visit.scope, fields.validate(AgentSettingsPatch, _sent(visit, edited))
-    )
+    return stored, fields.validate(AgentSettingsPatch, _sent(visit, edited))
 
 
 def _sent(visit: InProject, edited: set[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from functions.admin import lists, times
 from functions.admin.visits import MODES, PROJECT, AdminPage, InProject, View, not_found
-from shared.admin import audited_keys
+from shared.admin import audited
 from shared.admin.members import OWNER, VIEWER
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -62,7 +62,7 @@ def create(visit: InProject) -> Response:
     except ApiError as error:
         return _list(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
     try:
-        creation = audited_keys.create(
+        creation = audited.create_key(
             visit.scope.project_id,
             MODES[wanted.mode],
             wanted.label,
@@ -87,7 +87,7 @@ def rotate(visit: InProject) -> Response:
     sent = {"valid_for": visit.form.get("valid_for", "")}
     try:
         _, valid_ms = VALID_FOR[fields.validate(Rotation, sent).valid_for]
-        creation = audited_keys.rotate(
+        creation = audited.rotate_key(
             visit.scope.project_id, old.id, valid_ms, _end(visit), visit.actor, also=[visit.once()]
         )
     except Recorded:
@@ -104,7 +104,7 @@ def ask_to_revoke(visit: InProject) -> Response:
 
 def revoke(visit: InProject) -> Response:
     """Revoke a key."""
-    audited_keys.revoke(visit.scope.project_id, _find(visit).id, visit.actor)
+    audited.revoke_key(visit.scope.project_id, _find(visit).id, visit.actor)
     return visit.redirect(visit.path("api_keys?notice=revoked"))
 
 

@@ -262,7 +262,7 @@ def _change(visit: InProject, patch_of: Any, action: str, button: str | None = N
         patch = fields.validate(AppointmentPatch, patch_of(record.doc))
         change = appointment_commands.update(visit.scope, record, patch)
         appointment = change.doc
-        changed = forms.changed(record.doc, appointment)
+        changed = fields.changed(record.doc, appointment)
         if button and {"appointment_at", "duration_minutes"} & {*changed}:
             forms.warn(visit, _warnings(visit, appointment), button, "at")
         audited = [name for name in _AUDITED if name in changed]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 
 from starlette.responses import Response
 
 from functions.admin import forms
 from functions.admin.visits import PROJECT, AdminPage, InProject, View
+from shared.admin import audited
 from shared.admin.members import OWNER, VIEWER
 from shared.calls import project_limits
 from shared.calls.project_limits import Limits
@@ -18,7 +18,6 @@ from shared.store.transactions import Change
 
 NOTICES = {"saved": "The limits were changed. They apply to calls that have not been dialed yet."}
 MOST_PREFIXES = 100
-_PREFIX = re.compile(r"\+[1-9][0-9]{0,14}")
 
 
 def show(visit: InProject) -> Response:
@@ -29,16 +28,11 @@ def show(visit: InProject) -> Response:
 def change(visit: InProject) -> Response:
     """Change the limits."""
 
-    def command() -> Change[None]:
+    def command() -> Change[Limits]:
         before, _ = _read(visit)
         edited, sent = forms.edited(visit, _shown(before)), _sent(visit)
         wanted = dataclasses.replace(before, **{name: getattr(sent, name) for name in edited})
-        if before == wanted:
-            return Change(None)
-        project = str(visit.scope.project_id)
-        facts = {"before": before.facts, "after": wanted.facts, "livemode": True}
-        write = project_limits.update(visit.scope.project_id, wanted, before)
-        return Change(None, [write, visit.entry("call_limits.changed", project, **facts)])
+        return audited.change_call_limits(visit.scope.project_id, wanted, before, visit.actor)
 
     try:
         visit.commit(command)
@@ -55,8 +49,7 @@ def _read(visit: InProject) -> tuple[Limits, project_limits.Counts]:
 def _sent(visit: InProject) -> Limits:
     """The limits of the form. Raises ApiError."""
     prefixes = visit.form.get("prefixes", "").replace(",", " ").split()
-    wrong = next((one for one in prefixes if not _PREFIX.fullmatch(one)), None)
-    if wrong is not None or len(prefixes) > MOST_PREFIXES:
+    if len(prefixes) > MOST_PREFIXES or not all(map(project_limits.is_prefix, prefixes)):
         message = "A prefix is the beginning of a number, such as +1 or +4930."
         raise ApiError(Code.PARAMETER_INVALID, message, param="prefixes")
     at_once, per_day = (

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from functions.admin import lists, names, today
 from functions.admin.visits import PROJECT, AdminPage, InProject, SentBefore, View
+from shared.admin import audited
 from shared.admin.members import MEMBER, VIEWER
 from shared.conversations import commands as conversation_commands
 from shared.conversations import resource as conversations
@@ -167,10 +168,7 @@ def end(visit: InProject) -> Response:
 
 def give_back(visit: InProject) -> Response:
     """Give a conversation that was handed off back to the agent."""
-    visit.commit(
-        lambda: conversation_commands.resume(visit.scope, visit.params["id"]),
-        lambda one: visit.entry("conversation.given_back", one["id"]),
-    )
+    visit.commit(lambda: audited.resume_conversation(visit.scope, visit.params["id"], visit.actor))
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=given_back"))
 
 

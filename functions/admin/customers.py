@@ -143,7 +143,7 @@ def edit(visit: InProject) -> Response:
         if "metadata" in edited:
             values["metadata"] = forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))
         change = customer_commands.update(visit.scope, record, fields.validate(CustomerPatch, values))
-        changed = ", ".join(forms.changed(record.doc, change.doc))
+        changed = ", ".join(fields.changed(record.doc, change.doc))
         return change.with_writes(visit.entry("customer.changed", change.doc["id"], after={"fields": changed}))
 
     try:

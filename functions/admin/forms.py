@@ -17,7 +17,6 @@ from typing import Any
 from functions.admin.visits import InProject, SentBefore
 from shared.api.requests import parse_json
 from shared.core.errors import ApiError, Code
-from shared.resources import fields
 
 _AREAS = ("description", "event_filters", "facts", "metadata", "notes", "prefixes")
 """The fields that have several lines."""
@@ -162,8 +161,3 @@ def metadata_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[
 def part(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """These fields of a document."""
     return {name: document[name] for name in names}
-
-
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The names of the fields that differ, without the time of the change."""
-    return [name for name in after if name != "updated_at" and not fields.same(before.get(name), after[name])]

@@ -164,6 +164,7 @@ ACTION = {
     "call.canceled": "Canceled a call",
     "call.list_exported": "Exported a list of calls",
     "call_limits.changed": "Changed the call limits",
+    "consent.revoked": "Revoked a consent to be called on WhatsApp",
     "conversation.ended": "Ended a conversation",
     "conversation.given_back": "Gave a conversation back to the agent",
     "conversation.message_added": "Wrote a message in a conversation",

@@ -9,20 +9,18 @@ import re
 from typing import TextIO
 
 from infra.manage.command import MODE, PROJECT, Argument, Run, command
-from shared.admin import audit
-from shared.agent_settings import commands as agent_settings_commands
+from shared.admin import audit, audited
 from shared.agent_settings import resource as agent_settings
-from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch
+from shared.agent_settings.resource import AgentSettingsPatch
 from shared.api.requests import parse_json
 from shared.calls import project_limits
 from shared.calls.consent import consent_requests, consents
-from shared.conversations import commands as conversation_commands
 from shared.core import clock
 from shared.core.call_statuses import ConsentStatus
 from shared.core.errors import ApiError
 from shared.projects import projects
 from shared.resources import fields
-from shared.store import transactions
+from shared.store import table, transactions
 from shared.store.keys import Scope
 from shared.store.transactions import Change
 
@@ -52,20 +50,9 @@ def _change_settings(run: Run, project: int, mode: str, file: TextIO) -> None:
         raise ValueError(f"{error.param}: {error.message}" if error.param else error.message) from None
     scope = Scope(project, mode == "live")
 
-    def update() -> Change[AgentSettings]:
-        names = ", ".join(sorted(patch.model_fields_set))
-        return agent_settings_commands.update(scope, patch).with_writes(
-            audit.entry(
-                project,
-                audit.operator(),
-                "agent_settings.changed",
-                str(project),
-                livemode=scope.livemode,
-                after={"fields": names},
-            )
-        )
-
-    change = transactions.commit(update)
+    change = transactions.commit(
+        lambda: audited.change_agent_settings(scope, agent_settings.read(scope), patch, audit.operator())
+    )
     print("changed" if change.writes else "nothing to change")
     if mode == "live" and not change.doc["calling_hours"]:
         print(ANY_HOUR)
@@ -74,8 +61,7 @@ def _change_settings(run: Run, project: int, mode: str, file: TextIO) -> None:
 @command("conversations resume", PROJECT, Argument("conversation"), MODE)
 def _resume_conversation(run: Run, project: int, conversation: str, mode: str) -> None:
     scope = Scope(project, mode == "live")
-    entry = audit.entry(project, audit.operator(), "conversation.given_back", conversation, livemode=scope.livemode)
-    change = transactions.commit(lambda: conversation_commands.resume(scope, conversation).with_writes(entry))
+    change = transactions.commit(lambda: audited.resume_conversation(scope, conversation, audit.operator()))
     if change.writes:
         print("resumed: the agent replies to the next message")
     else:
@@ -90,7 +76,7 @@ def _show_limits(run: Run, project: int) -> None:
 
 
 def _prefix(text: str) -> str:
-    if not re.fullmatch(r"\+[1-9][0-9]{0,14}", text):
+    if not project_limits.is_prefix(text):
         raise argparse.ArgumentTypeError("a prefix is the beginning of a number, such as +1 or +4930")
     return text
 
@@ -113,11 +99,9 @@ def _set_limits(run: Run, project: int, prefix: list[str], at_once: int, per_day
     wanted = project_limits.Limits(tuple(prefix), at_once, per_day)
     projects.find(project)
 
-    def change() -> Change[None]:
+    def change() -> Change[project_limits.Limits]:
         before, _ = project_limits.of_project(Scope(project, livemode=True))
-        facts = {"before": before.facts, "after": wanted.facts}
-        entry = audit.entry(project, audit.operator(), "call_limits.changed", str(project), livemode=True, **facts)
-        return Change(None, [project_limits.update(project, wanted, before), entry] if wanted != before else [])
+        return audited.change_call_limits(project, wanted, before, audit.operator())
 
     transactions.commit(change)
     print(_in_words(project, wanted))
@@ -139,6 +123,9 @@ def _phone(text: str) -> str:
 def _revoke_consent(run: Run, project: int, phone: str, mode: str) -> None:
     scope = Scope(project, mode == "live")
     before = consents.find(scope, phone)
+    # Without the phone, which is personal data. Written first: nothing is revoked without an entry.
+    entry = audit.entry(project, audit.operator(), "consent.revoked", str(project), livemode=scope.livemode)
+    table.write([entry])
     consent_requests.answer(scope, phone, ConsentStatus.DECLINED, clock.now(), revoked=True)
     was = before.doc["status"] or ("granted" if before.is_granted else "not on file")
     print(

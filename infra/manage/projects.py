@@ -9,7 +9,7 @@ import re
 from tabulate import tabulate
 
 from infra.manage.command import PROJECT, Argument, Run, command
-from shared.admin import audit, audited_keys
+from shared.admin import audit, audited
 from shared.core import clock
 from shared.projects import api_keys, projects, usage
 from shared.store.keys import Scope
@@ -36,7 +36,7 @@ def _list_projects(run: Run) -> None:
 )
 def _create_key(run: Run, project: int, mode: str, label: str, read_only: bool, days: int | None) -> None:
     until = clock.now() + days * clock.DAY if days else None
-    made = audited_keys.create(project, mode == "live", label, audit.operator(), read_only=read_only, valid_until=until)
+    made = audited.create_key(project, mode == "live", label, audit.operator(), read_only=read_only, valid_until=until)
     run.show(
         {**dataclasses.asdict(made.key), "plaintext": made.plaintext},
         f"key {made.key.id}  {made.key.label}\n"
@@ -62,7 +62,7 @@ def _list_keys(run: Run, project: int) -> None:
 
 @command("keys revoke", PROJECT, Argument("key"))
 def _revoke_key(run: Run, project: int, key: str) -> None:
-    revoked = audited_keys.revoke(project, key, audit.operator())
+    revoked = audited.revoke_key(project, key, audit.operator())
     print(f"key {revoked.id} was revoked at {revoked.revoked_at}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared.agent_settings.resource import DEFAULTS, KIND, AgentSettings, AgentSettingsPatch, read
+from shared.agent_settings.resource import DEFAULTS, KIND, AgentSettings, AgentSettingsPatch, StoredSettings
 from shared.resources import fields
 from shared.resources.collections import apply_changes, changes_of
 from shared.store import table
@@ -13,9 +13,8 @@ from shared.store.keys import Scope
 from shared.store.transactions import Change
 
 
-def update(scope: Scope, patch: AgentSettingsPatch) -> Change[AgentSettings]:
-    """Apply a merge patch. Null brings a default back, and lists are replaced whole."""
-    stored = read(scope)
+def update(scope: Scope, stored: StoredSettings, patch: AgentSettingsPatch) -> Change[AgentSettings]:
+    """Apply a merge patch to the stored settings. Null brings a default back, and lists are replaced whole."""
     sent = changes_of(patch, stored.settings)
     defaults: Mapping[str, Any] = DEFAULTS
     values = {name: defaults[name] if value is None else value for name, value in sent.items()}

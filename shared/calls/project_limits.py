@@ -7,6 +7,7 @@ carrier, for all projects together, are in `shared/calls/capacity.py`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,11 @@ class Counts:
         if self.at_once >= limits.at_once:
             return f"{limits.at_once} live calls at once"
         return limits.daily if self.today >= limits.per_day else None
+
+
+def is_prefix(text: str) -> bool:
+    """Whether the text is the beginning of an E.164 number: all of it, or at least its first digit."""
+    return re.fullmatch(r"\+[1-9][0-9]{0,14}", text) is not None
 
 
 def keys(scope: Scope) -> list[table.Key]:

@@ -71,6 +71,11 @@ def same(one: Any, other: Any) -> bool:
     return canonical(one) == canonical(other)
 
 
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The names of a document's fields that differ, without the time of the change."""
+    return [name for name in after if name != "updated_at" and not same(before.get(name), after[name])]
+
+
 def phone(value: str) -> str:
     """The phone number in E.164 format (promises 0). Raises `phone_invalid_format` as a PydanticCustomError."""
     trimmed = value.strip()

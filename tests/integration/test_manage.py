@@ -723,6 +723,7 @@ def test_what_the_operator_changes_is_in_the_audit_trail(runner: Runner, tmp_pat
     patch = tmp_path / "patch.json"
     patch.write_text('{"business_name": "Riverside Dental"}')
     runner.done("agent", "set", str(project), "--mode", "test", "--file", str(patch))
+    runner.done("consents", "revoke", str(project), "+15005550020", "--mode", "test")
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with browser.open(runner.done("members", "link", "audited@example.com").strip(), timeout=PATIENCE):
         pass
@@ -732,6 +733,12 @@ def test_what_the_operator_changes_is_in_the_audit_trail(runner: Runner, tmp_pat
     for said in ("Created an API key", "Revoked an API key", "Added a member", "operator", key):
         assert said in shown, said
     # Once each, beside the filter's list.
-    assert [shown.count(said) for said in ("Changed the call limits", "Changed the settings of the agent")] == [1, 1]
+    once = (
+        "Changed the call limits",
+        "Changed the settings of the agent",
+        "Revoked a consent to be called on WhatsApp",
+    )
+    assert [shown.count(said) for said in once] == [1, 1, 1]
+    assert "5005550020" not in shown
     assert "+4930" in shown
     assert plaintext not in shown
