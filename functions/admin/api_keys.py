@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 from starlette.responses import Response
 
 from functions.admin import lists, times
-from functions.admin.visits import MODES, PROJECT, AdminPage, InProject, View, not_found
+from functions.admin.visits import MODES, PROJECT, AdminPage, InProject, SentBefore, View, not_found
 from shared.admin import audited
 from shared.admin.members import OWNER, VIEWER
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.projects import api_keys
 from shared.resources import fields
-from shared.store.transactions import Recorded
 
 NOTICES = {
     "revoked": "The key was revoked. Requests with it are refused from now on.",
@@ -71,7 +70,7 @@ def create(visit: InProject) -> Response:
             read_only=wanted.access == "read",
             valid_until=valid_until,
         )
-    except Recorded:
+    except SentBefore:
         return visit.redirect(visit.path("api_keys?notice=created"))
     return visit.render("api_key_created.html", 201, section="api_keys", made=creation, old=None)
 
@@ -90,7 +89,7 @@ def rotate(visit: InProject) -> Response:
         creation = audited.rotate_key(
             visit.scope.project_id, old.id, valid_ms, _end(visit), visit.actor, also=[visit.once()]
         )
-    except Recorded:
+    except SentBefore:
         return visit.redirect(visit.path("api_keys?notice=created"))
     except ApiError as error:
         return _rotation(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)

@@ -195,16 +195,13 @@ class InProject(SignedIn):
             change = command()
             return change.with_writes(*(write(change.doc) for write in others))
 
-        try:
-            return transactions.commit(decide).doc
-        except transactions.Recorded:
-            raise SentBefore from None
+        return transactions.commit(decide).doc
 
     def once(self) -> table.Put:
-        """The record of the form, which has a field `once`. It exists if the form was sent before."""
+        """The record of the form, which has a field `once`. It is refused by SentBefore if the form was sent before."""
         pk, sk = self._form_key()
         row = {"pk": pk, "sk": sk, "kind": "form"} | {"expires_at": table.expiry(clock.now() + FORM_REMEMBERED_MS)}
-        return table.Put(row, is_record=True)
+        return table.Put(row, refusal=table.Refusal(lambda _: SentBefore(), goes_first=True))
 
     def was_sent(self) -> bool:
         """Whether the form, which has a field `once`, was sent before."""

@@ -37,7 +37,7 @@ def create_key(
 ) -> Creation:
     """Create a key, with the writes `also` in the same transaction. Nothing stores its plaintext.
 
-    Raises LookupError for an unknown project, and Recorded if a record in `also` exists.
+    Raises LookupError for an unknown project, and the error of a write in `also` that is refused.
     """
 
     def new() -> Creation:

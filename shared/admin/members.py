@@ -271,7 +271,7 @@ def person(id: str, others: Sequence[tuple[str, str]] = ()) -> Person:
         member, project = known.get((_pk(number), sk)), known.get(projects.row_key(number))
         if member and project and member.get("person") == id:
             memberships.append(Membership(number, project["name"], MemberRole(member["member_role"])))
-    return Person(tuple(memberships), signed_out_at, {key: known[key] for key in others if key in known})
+    return Person(tuple(memberships), signed_out_at, table.Rows(others, known))
 
 
 def end_sessions(person_id: str) -> None:

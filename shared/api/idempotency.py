@@ -49,6 +49,14 @@ class IdempotencyKey:
         return self.scope.pk("idempotency", hashlib.sha256(self.value.encode()).hexdigest())
 
 
+class Recorded(Exception):
+    """The request was executed before. `row` is the record of it."""
+
+    def __init__(self, row: table.Row) -> None:
+        super().__init__("the request was executed before")
+        self.row = row
+
+
 def read_key(request: StarletteRequest, scope: Scope, body: Mapping[str, Any], api_key: str) -> IdempotencyKey | None:
     """The key of the request; None without the header. Raises `idempotency_key_invalid`."""
     value = parse(request.headers.getlist(_HEADER))
@@ -73,19 +81,15 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 
 
 def save_response(key: IdempotencyKey, response: Response[Any], request_id: str) -> table.Put:
-    """The write that saves a response, if the key has no record or an expired one."""
+    """The write that saves a response. It is refused by Recorded if the key has a record that has not expired."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"expires_at": table.expiry(clock.now() + SAVED_MS)}
     if response.deferred is not None:
         row["deferred"] = response.deferred.reference
     row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
-    return table.Put(
-        row,
-        table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now())),
-        if_contended=lambda: ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
-        is_record=True,
-    )
+    refusal = table.Refusal(Recorded, goes_first=True, contended=_key_in_use)
+    return table.Put(row, table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now())), refusal)
 
 
 def find(key: IdempotencyKey) -> Response[Any] | None:
@@ -115,6 +119,10 @@ def _unseal(key: IdempotencyKey, row: table.Row) -> str:
         return str(_cipher(key, row["salt"]).decrypt(row["nonce"], row["sealed"], None).decode())
     except InvalidTag as error:
         raise _key_reused() from error
+
+
+def _key_in_use() -> ApiError:
+    return ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"})
 
 
 def _key_reused() -> ApiError:

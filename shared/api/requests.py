@@ -98,7 +98,7 @@ class Request(Generic[B]):
 
         try:
             committed = transactions.write(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
-        except transactions.Recorded as recorded:
+        except idempotency.Recorded as recorded:
             assert self.key is not None
             return idempotency.read(self.key, recorded.row)
         except (table.ConditionFailed, table.Contended):

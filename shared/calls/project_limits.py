@@ -72,7 +72,7 @@ def keys(scope: Scope) -> list[table.Key]:
 
 
 def of_rows(scope: Scope, rows: table.Rows) -> tuple[Limits, Counts]:
-    """Limits and counts from the rows of `keys`."""
+    """Limits and counts of live mode, from the rows of `keys`."""
     project = rows.get(projects.row_key(scope.project_id), {})
     counter = rows.get(_key(scope), {})
     prefixes = tuple(project["call_prefixes"].split(",")) if project.get("call_prefixes") else ()
@@ -101,7 +101,7 @@ def undo(scope: Scope) -> table.Update:
 
 
 def of_project(scope: Scope) -> tuple[Limits, Counts]:
-    """Limits and counts of a project."""
+    """Limits and counts of a project in live mode."""
     return of_rows(scope, table.get_many(keys(scope)))
 
 

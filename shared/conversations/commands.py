@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 from shared.conversations import participants, turns
@@ -52,7 +51,7 @@ def create(scope: Scope, body: ConversationCreate) -> Change[Conversation]:
     participants.check(body.customer)
     customer_id, writes = participants.resolve(scope, body.customer)
     conversation = _new(scope, body.external_id, customer_id, body.metadata)
-    thread_taken = partial(ApiError, Code.CONVERSATION_EXISTS, param="external_id")
+    thread_taken = table.Refusal(lambda _: ApiError(Code.CONVERSATION_EXISTS, param="external_id"))
     return Change(conversation, [*writes, *_insert(scope, conversation, thread_taken=thread_taken)])
 
 
@@ -82,7 +81,7 @@ def _insert(
 ) -> list[table.Write]:
     """The writes that create a conversation, that of its own row first.
 
-    `thread_taken` makes the error if its `external_id` already has an active conversation.
+    `thread_taken` is the refusal if its `external_id` already has an active conversation.
     """
     writes: list[table.Write] = [*CONVERSATIONS.insert(scope, conversation, internal)]
     if conversation["external_id"] is not None:

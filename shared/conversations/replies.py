@@ -204,9 +204,10 @@ def _apology() -> TurnReply:
 
 def _read(scope: Scope, customer_id: str | None) -> tuple[agent_settings.StoredSettings, CustomerRecord | None]:
     """The agent's settings, and the customer; None if it is deleted or the conversation has none. In one read."""
-    key, keys = (scope.pk(CUSTOMERS.kind), customer_id or ""), agent_settings.keys(scope)
-    rows = table.get_many(keys if customer_id is None else [*keys, key])
-    return agent_settings.of_rows(scope, rows), CUSTOMERS.record(rows[key]) if key in rows else None
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id)] if customer_id is not None else []
+    rows = table.get_many([*keys, *agent_settings.keys(scope)])
+    customer = next((CUSTOMERS.record(rows[key]) for key in keys if key in rows), None)
+    return agent_settings.of_rows(scope, rows), customer
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:

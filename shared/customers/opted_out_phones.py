@@ -27,7 +27,7 @@ def keys(scope: Scope) -> list[table.Key]:
 
 
 def has_opted_out(scope: Scope, phone: str, rows: table.Rows | None = None) -> bool:
-    """Whether nobody may be called at this phone. `rows` saves a read if it has those of `keys` that exist."""
+    """Whether nobody may be called at this phone. `rows` saves a read: those of `keys`, at least."""
     row = _key_row(scope) if rows is None else rows.get(keys(scope)[0])
     return row is not None and table.get(*_address(scope, hash_of(row["key"], phone))) is not None
 

@@ -106,13 +106,13 @@ def must_exist(scope: Scope, id: str, param: str) -> table.Check:
     A failed check raises `customer_deleted`, or `resource_not_found` with `param`.
     """
 
-    def refusal() -> ApiError:
+    def error(_: table.Row) -> ApiError:
         deleted = CUSTOMERS.deleted_row(scope, id) is not None
         return ApiError(Code.CUSTOMER_DELETED) if deleted else not_found_in_body("customer", id, param)
 
     if not ids.is_id(CUSTOMERS.prefix, id):
         raise not_found_in_body("customer", id, param)
-    return table.Check(scope.pk(CUSTOMERS.kind), id, refusal=refusal)
+    return table.Check(scope.pk(CUSTOMERS.kind), id, refusal=table.Refusal(error))
 
 
 def erasure_key(scope: Scope, id: str) -> table.Key:

@@ -50,14 +50,6 @@ Command = Callable[[], Change[D]]
 """A command with its arguments. It reads the rows it needs, and runs again if they are modified concurrently."""
 
 
-class Recorded(Exception):
-    """The request was executed before. `row` is the record of it."""
-
-    def __init__(self, row: table.Row) -> None:
-        super().__init__("the request was executed before")
-        self.row = row
-
-
 def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
     """Execute the writes of a change, as `write` does, and then what follows from them. Returns the change."""
     change = write(command, seconds=seconds)
@@ -68,9 +60,9 @@ def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
 def write(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
     """Execute the writes of a command's change. Returns the change, whose `after_commit` the caller calls.
 
-    The command runs again, for up to `seconds`, if a row was modified since it was read. Raises Recorded, the error of
-    a write that is refused or contended, ConditionFailed, Contended, or AwsError or Unavailable, whose `uncertain` says
-    whether the writes may have taken effect.
+    The command runs again, for up to `seconds`, if a row was modified since it was read. Raises the error of a write
+    that is refused, ConditionFailed, Contended, or AwsError or Unavailable, whose `uncertain` says whether the writes
+    may have taken effect.
     """
 
     def attempt() -> Change[D]:
@@ -83,14 +75,12 @@ def write(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
             if change.writes:
                 table.write(change.writes)
         except table.ConditionFailed as failed:
-            if failed.meaning is table.Meaning.RECORDED and failed.old is not None:
-                raise Recorded(failed.old) from None
             if failed.op.refusal is not None:
-                raise failed.op.refusal() from None
+                raise failed.op.refusal.error(failed.old or {}) from None
             raise
         except table.Contended as contended:
-            if isinstance(contended.op, table.Put) and contended.op.if_contended is not None:
-                raise contended.op.if_contended() from None
+            if contended.op.refusal is not None and contended.op.refusal.contended is not None:
+                raise contended.op.refusal.contended() from None
             raise
         return change
 

@@ -184,7 +184,7 @@ def start(scope: Scope, endpoint_id: str, since: clock.Instant, who: str) -> Cha
     put = table.Put(
         row,
         table.equals("due_at", None),
-        refusal=lambda: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
+        refusal=table.Refusal(lambda _: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running.")),
     )
     first = wake_ups.new(QUEUE, pk, sk)
     return Change(None, [put], after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_S, [first]))

@@ -483,15 +483,17 @@ def test_a_key_that_is_revoked_after_it_reached_its_limit_is_told_so(
 
 @pytest.mark.usefixtures("stage")
 @pytest.mark.parametrize("order", sorted(itertools.permutations(("record", "rule", "version"))))
-def test_a_record_decides_and_then_a_rule_whatever_the_order_of_the_writes(order: tuple[str, ...]) -> None:
+def test_the_first_refusal_decides_and_then_any_other_whatever_the_order_of_the_writes(order: tuple[str, ...]) -> None:
     pk = "ORDER#" + "".join(order)
     table.write([table.Put({"pk": pk, "sk": "record"}), table.Put({"pk": pk, "sk": "version", "v": 2})])
     writes: dict[str, table.Write] = {
-        "record": table.Put({"pk": pk, "sk": "record"}, is_record=True),
-        "rule": table.Check(pk, "rule", refusal=PermissionError),
+        "record": table.Put(
+            {"pk": pk, "sk": "record"}, refusal=table.Refusal(lambda row: FileExistsError(row["sk"]), goes_first=True)
+        ),
+        "rule": table.Check(pk, "rule", refusal=table.Refusal(lambda _: PermissionError())),
         "version": table.Update(pk, "version", set={"v": 2}, condition=table.unchanged(1)),
     }
-    with pytest.raises(transactions.Recorded):
+    with pytest.raises(FileExistsError, match="record"):
         transactions.commit(lambda: Change(None, [writes[name] for name in order]))
     with pytest.raises(PermissionError):
         transactions.commit(lambda: Change(None, [writes[name] for name in order if name != "record"]))

@@ -215,7 +215,7 @@ def test_an_endpoint_has_one_replay_at_a_time_and_none_while_it_is_disabled(stag
         with pytest.raises(table.ConditionFailed) as failed:
             case.start()
         assert failed.value.op.refusal is not None
-        error = failed.value.op.refusal()
+        error = failed.value.op.refusal.error({})
         assert isinstance(error, ApiError)
         assert error.code == "delivery_in_progress"
         case.run()

@@ -50,7 +50,7 @@ def store_customers(stage: Stage, count: int) -> list[Key]:
     return [(row["pk"], row["sk"]) for row in written]
 
 
-def begin(pool: ThreadPoolExecutor, reads: table.SharedReads, keys: Iterable[Key]) -> Future[dict[Key, table.Row]]:
+def begin(pool: ThreadPoolExecutor, reads: table.SharedReads, keys: Iterable[Key]) -> Future[table.Rows]:
     return pool.submit(contextvars.copy_context().run, reads.get_many, keys)
 
 

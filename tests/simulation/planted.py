@@ -731,7 +731,11 @@ PLANTED = (
     ),
     Planted(
         "a form that is sent twice has two effects",
-        ("functions/admin/visits.py", "table.Put(row, is_record=True)", "table.Put(row, table.ALWAYS)"),
+        (
+            "functions/admin/visits.py",
+            "table.Put(row, refusal=table.Refusal(lambda _: SentBefore(), goes_first=True))",
+            "table.Put(row, table.ALWAYS)",
+        ),
         "pages",
         seed=4,
         focus="pages",

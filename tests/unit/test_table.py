@@ -7,7 +7,9 @@ import json
 
 import pytest
 
+from shared.calls import project_limits
 from shared.store import table
+from shared.store.keys import Scope
 from shared.store.table import writes
 
 LONG = json.dumps({"notes": "Bitte Überweisung mitbringen. " * 40}, ensure_ascii=False)
@@ -35,3 +37,19 @@ def test_an_update_stores_a_long_document_compressed(monkeypatch: pytest.MonkeyP
     put = writes._parameters(table.Put({"pk": "p", "sk": "s", "doc": LONG}), {})
     update = writes._parameters(table.Update("p", "s", set={"doc": LONG}), {})
     assert update["ExpressionAttributeValues"][":s_doc"] == put["Item"]["doc"]
+
+
+def test_a_row_that_was_not_read_is_not_taken_for_an_absent_one() -> None:
+    read, absent, other = ("p", "1"), ("p", "2"), ("p", "3")
+    rows = table.Rows([read, absent], {read: {"pk": "p", "sk": "1"}, other: {"pk": "p", "sk": "3"}})
+    assert dict(rows) == {read: {"pk": "p", "sk": "1"}}
+    assert absent not in rows
+    assert rows.get(absent) is None
+    for look_up in (rows.get, rows.__contains__, rows.__getitem__):
+        with pytest.raises(RuntimeError, match="was not read"):
+            look_up(other)
+
+
+def test_a_call_has_no_default_limits_because_its_limits_were_not_read() -> None:
+    with pytest.raises(RuntimeError, match="was not read"):
+        project_limits.of_rows(Scope(1, livemode=True), table.Rows([], {}))

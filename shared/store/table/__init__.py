@@ -24,11 +24,11 @@ from shared.store.table.encoding import DOCUMENTS as DOCUMENTS
 from shared.store.table.encoding import Attributes as Attributes
 from shared.store.table.encoding import Key as Key
 from shared.store.table.encoding import Row as Row
-from shared.store.table.encoding import Rows as Rows
 from shared.store.table.encoding import Value as Value
 from shared.store.table.encoding import decode as decode
 from shared.store.table.encoding import encode as encode
 from shared.store.table.reads import ReadAhead as ReadAhead
+from shared.store.table.reads import Rows as Rows
 from shared.store.table.reads import SharedReads as SharedReads
 from shared.store.table.reads import expiry as expiry
 from shared.store.table.reads import get as get
@@ -41,7 +41,6 @@ from shared.store.table.writes import Check as Check
 from shared.store.table.writes import ConditionFailed as ConditionFailed
 from shared.store.table.writes import Contended as Contended
 from shared.store.table.writes import Delete as Delete
-from shared.store.table.writes import Meaning as Meaning
 from shared.store.table.writes import Put as Put
 from shared.store.table.writes import Refusal as Refusal
 from shared.store.table.writes import Update as Update

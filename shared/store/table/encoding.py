@@ -15,7 +15,6 @@ Value = str | int | bool | bytes | dict[str, int]
 Row = dict[str, Any]
 Key = tuple[str, str]
 """The key of a row: its partition, and its place in it."""
-Rows = Mapping[Key, Row]
 Attributes = Mapping[str, Value | None]
 """Attributes of a row to be set, or removed if they are None."""
 DOCUMENTS = frozenset({"doc", "before", "body"})

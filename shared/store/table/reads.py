@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,8 +64,30 @@ def is_expired(row: Row) -> bool:
     return "expires_at" in row and row["expires_at"] <= clock.to_unix(clock.now())
 
 
-def get_many(keys: Sequence[Key]) -> dict[Key, Row]:
-    """The rows with these keys that exist and have not expired, by key. One request for each 100 keys."""
+class Rows(Mapping[Key, Row]):
+    """The rows with the `keys` that were read, by key, without those that do not exist or have expired.
+
+    A key that was not read is a programming error, not an absent row: a limit would not apply, for example.
+    """
+
+    def __init__(self, keys: Iterable[Key], rows: Mapping[Key, Row]) -> None:
+        self._keys = frozenset(keys)
+        self._rows = {key: row for key, row in rows.items() if key in self._keys}
+
+    def __getitem__(self, key: Key) -> Row:
+        if key not in self._keys:
+            raise RuntimeError(f"the row {key} was not read")
+        return self._rows[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def get_many(keys: Sequence[Key]) -> Rows:
+    """The rows with these keys. One request for each 100 keys."""
     rows: dict[Key, Row] = {}
     unique = list(dict.fromkeys(keys))
     for start in range(0, len(unique), _BATCH_KEYS):
@@ -73,7 +95,7 @@ def get_many(keys: Sequence[Key]) -> dict[Key, Row]:
             row = decode(item)
             if not is_expired(row):
                 rows[row["pk"], row["sk"]] = row
-    return rows
+    return Rows(unique, rows)
 
 
 def rows_of(entries: Sequence[Row]) -> list[Row]:
@@ -88,7 +110,7 @@ class _SharedRead:
     """What one request of `SharedReads` reads, and its result."""
 
     keys: list[Key] = field(default_factory=list)
-    rows: Future[dict[Key, Row]] = field(default_factory=Future)
+    rows: Future[Rows] = field(default_factory=Future)
 
 
 class SharedReads:
@@ -105,7 +127,7 @@ class SharedReads:
         self._reading = threading.Lock()
         self._next = _SharedRead()
 
-    def get_many(self, keys: Iterable[Key]) -> dict[Key, Row]:
+    def get_many(self, keys: Iterable[Key]) -> Rows:
         """As `get_many`, which this may call for several threads at once. A failure is raised in each of them."""
         with self._joining:
             read = self._next
@@ -118,8 +140,7 @@ class SharedReads:
                 self._read(read)
         finally:
             self._reading.release()
-        rows = read.rows.result()
-        return {key: rows[key] for key in wanted if key in rows}
+        return Rows(wanted, read.rows.result())
 
     def _read(self, read: _SharedRead) -> None:
         with self._joining:

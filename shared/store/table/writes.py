@@ -12,7 +12,6 @@ import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any
 
 from shared.aws import services
@@ -29,19 +28,18 @@ WRITERS = 8
 
 A row without a version stores the writer of its last single write in `writer`.
 """
-Refusal = Callable[[], Exception]
-"""Makes the error for the client if a write is refused."""
 
 
-class Meaning(IntEnum):
-    """What a failed condition means for the transaction. If several conditions fail, the highest value decides."""
+@dataclass(frozen=True)
+class Refusal:
+    """A write whose condition fails is refused: it is not decided again, as it is if its row was modified meanwhile."""
 
-    RETRY = 0
-    """The row was modified since it was read: the caller reads again and retries."""
-    REFUSED = 1
-    """A rule does not allow the change: the write has a `refusal`."""
-    RECORDED = 2
-    """The request was executed before: the row is the record of it."""
+    error: Callable[[Row], Exception]
+    """Makes the error, from the row at that time; `{}` if there is none."""
+    goes_first: bool = False
+    """Whether it decides if several writes of a transaction are refused."""
+    contended: Callable[[], Exception] | None = None
+    """Makes the error if other transactions write the row, instead of Contended."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,6 @@ class Put:
     row: Row
     condition: Condition = ABSENT
     refusal: Refusal | None = None
-    if_contended: Refusal | None = None
-    """Makes the error if another transaction is writing the row, instead of Contended."""
-    is_record: bool = False
-    """Whether the row is the record of a request, which exists if the request was executed before."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +98,7 @@ Write = Put | Update | Delete | Check
 
 
 class ConditionFailed(Exception):
-    """The condition of `op` failed, which has this `meaning`. `old` is the row at that time, None if there is none.
+    """The condition of `op` failed. `old` is the row at that time, None if there is none.
 
     `uncertain`: the response of an earlier attempt was lost. `write` raises it only if it knows from the row that the
     attempt had no effect; callers of `write_and_get` look for themselves.
@@ -113,7 +107,6 @@ class ConditionFailed(Exception):
     def __init__(self, op: Write, old: Row | None, *, uncertain: bool = False) -> None:
         super().__init__(type(op).__name__)
         self.op = op
-        self.meaning = _meaning(op)
         self.old = old
         self.uncertain = uncertain
 
@@ -226,14 +219,14 @@ def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
         elif reason["Code"] != CancellationReason.NONE and reason["Code"] not in THROTTLED_WRITES:
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
     if failed:
-        raise max(failed, key=lambda failure: failure.meaning) from None
-    return max(contended, key=lambda failure: _meaning(failure.op))
+        raise max(failed, key=_precedence) from None
+    return max(contended, key=_precedence)
 
 
-def _meaning(op: Write) -> Meaning:
-    if isinstance(op, Put) and op.is_record:
-        return Meaning.RECORDED
-    return Meaning.RETRY if op.refusal is None else Meaning.REFUSED
+def _precedence(failure: ConditionFailed | Contended) -> int:
+    """Of several failures of a transaction, the one with the highest number is raised."""
+    refusal = failure.op.refusal
+    return 0 if refusal is None else 2 if refusal.goes_first else 1
 
 
 def _pause(conflicts: int) -> None:

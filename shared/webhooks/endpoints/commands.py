@@ -44,7 +44,7 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
         WEBHOOK_ENDPOINTS.kind,
         add={"n": 1},
         condition=table.equals("n", None) | table.below("n", LIMIT),
-        refusal=lambda: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
+        refusal=table.Refusal(lambda _: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT)),
     )
     inserts = WEBHOOK_ENDPOINTS.insert(scope, endpoint, {"secret": ciphertext, "generation": generation})
     return Change({**endpoint, "secret": secret}, [*inserts, count])
