@@ -1,8 +1,8 @@
 """Requests of the admin pages: who asks, in which project and mode, and whether they may.
 
-A page declares the role that each of its views needs. The order of checks: method, the form's type,
-size and encoding, session, project and mode, role, the form's token, the view. A project of which the person is not a
-member does not exist for them.
+A page declares the role that each of its views needs. The order of checks: method, the form's type, size and encoding,
+session, project and mode, role, the form's token, the view. A project of which the person is not a member does not
+exist for them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,6 @@ names       names and ARNs in the form that CloudFormation generates
 resources   creates the topology's table, queues, state machines and bucket
 lambdas     the functions' handlers, called in this process
 server      HTTP on loopback, by API Gateway's rules (`routes`, `proxy`)
-queues stream timer     the event sources of the worker functions
+queues stream schedule  the event sources of the worker functions
 demo        the two demo projects
 """

@@ -12,7 +12,7 @@
     customers erase PROJECT CUSTOMER --mode test|live     removes a person for good, with all its data
     customers export PROJECT CUSTOMER --mode test|live     prints all that is kept about a person, as JSON
     customers erase --from-ledger     after a restore, erases again everyone in the ledger
-    search fill PROJECT --mode test|live     makes search rows for customers and appointments that have none
+    search fill PROJECT --mode test|live     gives customers and appointments the search rows that they are to have
     search empty PROJECT --mode test|live    deletes all search rows, once the stage has them no more
     opt-outs apply          after a restore, opts out again every phone in the ledger, or lifts it again
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
@@ -51,9 +51,9 @@ WORDS = {
     "projects": ("projects", "create and list projects"),
     "keys": ("projects", "create, list and revoke API keys"),
     "members": ("members", "the people who may use the admin pages"),
-    "calls": ("agent", "show and set a project's limits of live calls"),
+    "calls": ("calls", "show and set a project's limits of live calls"),
     "agent": ("agent", "show and change the settings of a project's agent"),
-    "consents": ("agent", "revoke consent to calls on WhatsApp"),
+    "consents": ("calls", "revoke consent to calls on WhatsApp"),
     "conversations": ("agent", "give handed-off conversations back to the agent"),
     "customers": ("customers", "export what is kept about a person, or remove it for good"),
     "search": ("customers", "make or delete the rows by which people are found"),

@@ -1,7 +1,7 @@
 """Limits of a project's live calls: which numbers it may call, and how often. They guard against toll fraud.
 
 An operator sets a project's limits (`infra.manage calls limit`); they apply to live keys. A counter row is written
-together with each session that begins to dial and each one that ends, so the counts are exact. The limits of the
+together with each session that begins to dial, and with its end, so the counts are exact. The limits of the
 carrier, for all projects together, are in `shared/calls/capacity.py`.
 """
 

@@ -67,7 +67,7 @@ class Handoff(TypedDict):
 
 
 class Conversation(Resource):
-    """A thread in which the agent replies (promises 8). Id prefix `conv_`."""
+    """Messages of a customer and the agent's replies, in order (promises 8). Id prefix `conv_`."""
 
     id: ConversationId
     """The conversation's id. Never changes."""

@@ -1,7 +1,19 @@
 """Limits, the retry schedule and quotas of AWS that several packages need, or a package and the infrastructure.
 
-A number that one module enforces is in that module: the items of a page in `shared/resources/queries.py`, a retention
-time beside what is kept. `LIMITS` in `shared/docs/tables.py` collects the numbers that pages state.
+A number that one module enforces is in that module. Most of them are about:
+
+    the items of a page                 `shared/resources/queries.py`
+    the length of a text                the input of its resource, such as `shared/customers/resource.py`
+    appointments that an agent gets     `shared/conversations/replies.py`
+    the time for a reply                `shared/conversations/turns.py`
+    calls of a project, and of a stage  `shared/calls/project_limits.py`, `shared/calls/capacity.py`
+    requests for consent                `shared/calls/consent/consents.py`
+    slow and hanging endpoints          `shared/webhooks/health.py`
+    lost workers                        `shared/tasks/tasks.py`
+    how long something is kept          what is kept: events in `shared/webhooks/events.py`, saved responses in
+                                        `shared/api/idempotency.py`, the audit trail in `shared/admin/audit.py`
+
+`LIMITS` in `shared/docs/tables.py` collects the numbers that pages state.
 """
 
 BODY_BYTES = 256 * 1024

@@ -54,14 +54,14 @@ The hash of a phone or an e-mail address is the first 32 hexadecimal digits of i
 index partition is the first half of its SHA-256 in base64 (`Scope.index`). The other hashes are whole
 SHA-256 digests. `shared/admin` has the rows of the admin pages.
 
-Attributes: `doc` is the public object as JSON text, `v` the version of a resource or a consent, which every write that
-changes `doc` increases by 1, `w0`-`w7` the writers of its last versions and `writer` that of a row without a version
-(`shared/store/table`), `cause` the API request that caused the last write, `kind` the row's kind, and `expires_at`
-(Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, kind, field and hashed value, sorted by id;
-`t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind. A conversation has t0 only
-while it waits for a person, with the time of the handoff. Client text enters an index key only as a hash. f1 of a
-delivery is sparse: only deliveries that wait for a retry, or have failed and were not retried, have it. So is that of a
-request, which only those have whose response was an error.
+Attributes: `doc` is the public object as JSON text, `v` the version of a row, which every write that changes `doc`
+increases by 1 (of a counter, every write), `w0`-`w7` the writers of its last versions and `writer` that of a row
+without a version (`shared/store/table`), `cause` the API request that caused the last write, `kind` the row's kind, and
+`expires_at` (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, kind, field and hashed value,
+sorted by id; `t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind. A conversation
+has t0 only while it waits for a person, with the time of the handoff. Client text enters an index key only as a hash.
+f1 of a delivery is sparse: only deliveries that wait for a retry, or have failed and were not retried, have it. So is
+that of a request, which only those have whose response was an error.
 Rows with a scheduled step have the attributes of `shared/tasks/tasks.py`.
 Deleting a customer or an appointment moves its row to a partition that lists do not read; `before` is its document
 before the deletion, for the event. Lists do not read its partition of f3 either, by which the deleted appointments of

@@ -1,8 +1,8 @@
 """Events: changes of resources that receivers are notified of (promises 9).
 
-An event is derived from the old and new image of a row in the table's stream. Every committed
-change that has an event type therefore gets its event, and no code that writes a resource has to create it. Changes of
-erased customers have none, and a test event has no change.
+An event is derived from the old and new image of a row in the table's stream. Every committed change that has an event
+type therefore gets its event, and no code that writes a resource has to create it. Changes of erased customers have
+none, and a test event has no change.
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ def test_an_attempt_has_the_time_at_which_it_was_signed_and_sent_however_late_it
 def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_last(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    with Receiver(answer(500, b"no")) as receiver:
+    # `Retry-After` of a receiver changes nothing.
+    with Receiver(answer(500, b"no", {"Retry-After": "7200"})) as receiver:
         create_and_get_path(stage, "webhook_endpoints", url=receiver.url)
         path = new_event(stage)
         for number in range(1, 10):
