@@ -1,7 +1,7 @@
 """Queue -> one turn: the agent replies to a message, and the reply is committed together with its changes.
 
-The request that sends a message claims its turn first (`functions/messages.py`). This worker claims the turns that no
-request has finished.
+The request that sends a message claims its turn first (`shared/conversations/reply_window.py`). This worker claims the
+turns that no request has finished.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.requests import Request as StarletteRequest
 
-from shared.api.responses import Deferred, Response
+from shared.api.responses import Response
 from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
@@ -86,7 +86,7 @@ def save_response(key: IdempotencyKey, response: Response[Any], request_id: str)
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"expires_at": table.expiry(clock.now() + SAVED_MS)}
     if response.deferred is not None:
-        row["deferred"] = response.deferred.reference
+        row["deferred"] = response.deferred
     row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
     refusal = table.Refusal(Recorded, goes_first=True, contended=_key_in_use)
     return table.Put(row, table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now())), refusal)
@@ -103,7 +103,7 @@ def read(key: IdempotencyKey, row: table.Row) -> Response[Any]:
     if row["fingerprint"] != key.fingerprint:
         raise _key_reused()
     body = _unseal(key, row) if "sealed" in row else row["body"]
-    deferred = Deferred(row["deferred"]) if row.get("deferred") else None
+    deferred = row.get("deferred") or None
     return Response(row["code"], body, row.get("location"), deferred=deferred, original_request=row["req"])
 
 

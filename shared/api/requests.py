@@ -85,22 +85,30 @@ class Request(Generic[B]):
     def commit(self, command: Command[T], respond: Callable[[T], Response[Any]] = responses.ok) -> Response[Any]:
         """Commit the change of a command, and save its response under the Idempotency-Key if the request has one.
 
-        Returns what `respond` makes of the document afterwards, or the saved response if the key has one: then nothing
-        is written. Without writes and without a key, nothing is written either. Raises ApiError, such as `conflict`
-        after too many concurrent changes; Unavailable or AwsError.
+        Returns what `respond` makes of the document afterwards. Without writes and without a key, nothing is written.
+        Raises Recorded if the key has a saved response: then nothing is written either. Raises ApiError, such as
+        `conflict` after too many concurrent changes; Unavailable or AwsError.
         """
+        return self._commit(command, respond)[1]
 
-        def with_record() -> Change[Response[Any]]:
+    def commit_before_body(self, command: Command[T], respond: Callable[[T], Response[Any]]) -> T:
+        """As `commit`, if the body does not exist yet: the saved response has a name for it (`deferred`).
+
+        Returns the document afterwards.
+        """
+        return self._commit(command, respond)[0]
+
+    def _commit(self, command: Command[T], respond: Callable[[T], Response[U]]) -> tuple[T, Response[U]]:
+        """Returns the document afterwards, and the response."""
+
+        def with_record() -> Change[tuple[T, Response[U]]]:
             change = command()
             response = respond(change.doc)
             record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
-            return Change(response, [*change.writes, *record], change.after_commit)
+            return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
         try:
             committed = transactions.write(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
-        except idempotency.Recorded as recorded:
-            assert self.key is not None
-            return idempotency.read(self.key, recorded.row)
         except (table.ConditionFailed, table.Contended):
             raise ApiError(Code.CONFLICT, headers={"Retry-After": "1"}) from None
         except (AwsError, Unavailable) as failure:
@@ -111,19 +119,25 @@ class Request(Generic[B]):
         committed.after_commit()
         return committed.doc
 
+    def replay(self, recorded: idempotency.Recorded) -> Response[Any]:
+        """The saved response of the Idempotency-Key. Raises `idempotency_key_reused`."""
+        assert self.key is not None
+        return idempotency.read(self.key, recorded.row)
+
     def replay_or_raise(self, error: ApiError) -> Response[Any]:
         """The saved response of the Idempotency-Key, if it has one (promises 4).
 
         Otherwise raises `error`, after saving it if it is a 409 that is not transient.
         """
-        if self.key is None or error.status >= 500 or error.code == Code.IDEMPOTENCY_KEY_REUSED:
+        if self.key is None or error.status >= 500:
             raise error
         if error.status == 409 and error.code not in NEVER_SAVED:
-            refused = Response[Any](409, error_body(error, self.context))
-            response = self.commit(lambda: Change(None), lambda _: refused)
-            saved = None if response is refused else response
-        else:
-            saved = idempotency.find(self.key)
+            try:
+                self.commit(lambda: Change(None), lambda _: Response(409, error_body(error, self.context)))
+            except idempotency.Recorded as recorded:
+                return self.replay(recorded)
+            raise error
+        saved = idempotency.find(self.key)
         if saved is None:
             raise error
         return saved

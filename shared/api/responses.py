@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -45,28 +45,18 @@ class RequestContext:
 
 
 @dataclass(frozen=True)
-class Deferred:
-    """A body that does not exist yet when its response is saved."""
-
-    reference: str
-    """Names the body. It is saved in place of it, and `Operation.deferred_body` gets the body by it, for a retry."""
-    get: Callable[[], str] | None = None
-    """Returns the body, in the request that the response is first sent to. None in a saved response."""
-
-
-@dataclass(frozen=True)
 class Response(Generic[T]):
     """The response of an operation. The body of a success is the JSON text of a `T`."""
 
     status: int
     body: str
-    """JSON text; empty if it is `deferred`."""
+    """JSON text; empty in a saved response whose body is `deferred`."""
     location: str | None = None
     """The path for the `Location` header."""
     holds_secret: bool = False
     """Whether the body is saved encrypted (promises 4)."""
-    deferred: Deferred | None = None
-    """How to get the body, if the response was saved before it."""
+    deferred: str | None = None
+    """In a saved response: names the body, if it did not exist yet. A retry gets it from `Operation.deferred_body`."""
     original_request: str | None = None
     """On a replay: the id of the request to which this response was first sent."""
 

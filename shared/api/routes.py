@@ -79,7 +79,7 @@ class Operation:
     `Request.find` reads it, and its request is sent before the key is authenticated.
     """
     deferred_body: Callable[[Request[Any], str], str] | None = None
-    """Returns the body of a saved response by its `Deferred.reference`, for a retry with the same key."""
+    """Returns the body of a saved response that is `deferred`, by that name of it, for a retry with the same key."""
 
     @functools.cached_property
     def body(self) -> type[fields.Input]:
@@ -286,22 +286,22 @@ def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
 def _handle(operation: Operation, checked: Request[None], document: Mapping[str, Any] | None) -> Response[Any]:
     """Validate the query and the body, and execute the operation.
 
-    An error gives way to the saved response of the Idempotency-Key, if it has one.
+    If the Idempotency-Key has a saved response, that is the response, also instead of an error.
     """
     request: Request[Any] = checked
     try:
         check_query(request.query, operation.query)
         if document is not None:
             request = dataclasses.replace(request, body=fields.validate(operation.body, document))
-        response = operation.handle(request)
+        return operation.handle(request)
+    except idempotency.Recorded as recorded:
+        saved = request.replay(recorded)
     except ApiError as error:
-        response = request.replay_or_raise(error)
-    if response.deferred is None:
-        return response
-    if response.deferred.get is not None:
-        return dataclasses.replace(response, body=response.deferred.get())
+        saved = request.replay_or_raise(error)
+    if saved.deferred is None:
+        return saved
     assert operation.deferred_body is not None
-    return dataclasses.replace(response, body=operation.deferred_body(request, response.deferred.reference))
+    return dataclasses.replace(saved, body=operation.deferred_body(request, saved.deferred))
 
 
 def _api_error(error: Exception, context: RequestContext) -> ApiError:

@@ -24,7 +24,7 @@ from shared.core import clock
 from shared.core.limits import RETRY_SCHEDULE_S
 from shared.telephony import ContactState, adapters
 from tests.support.clocks import Clock
-from tests.support.conversations import CONFIRM, new_thread, send_and_get
+from tests.support.conversations import CONFIRM, new_thread, send, send_and_get
 from tests.support.deliveries import new_event, only_delivery_at, wake_up
 from tests.support.lex_events import event as lex_event
 from tests.support.live_calls import HUNG_UP, Line, answer_live_call, forward_and_work
@@ -126,7 +126,9 @@ def delivery(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
 def message(stage: Stage, time: Clock, called: dict[Function, int]) -> None:
     thread = new_thread(stage)
     with recorded(called):
-        assert send_and_get(stage, time, thread, CONFIRM)["reply"]["actions"]
+        first = send_and_get(stage, time, thread, CONFIRM, "k")
+        assert first["reply"]["actions"]
+        assert send(stage, thread, CONFIRM, "k").json == first
 
 
 def call(stage: Stage, time: Clock, called: dict[Function, int], phone: str = CONFIRMS) -> None:
