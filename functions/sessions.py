@@ -10,7 +10,7 @@ from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, Service, lambda_handler
 from shared.calls import commands as call_commands
-from shared.calls import recordings, transcripts
+from shared.calls import endings, recordings, transcripts
 from shared.calls.commands import Call, CallCreate
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.calls.transcripts import Line
@@ -60,7 +60,7 @@ def call_customer(request: Request[CallCreate]) -> Response[Call]:
     consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
     call is never redialed (promises 7).
     """
-    return request.commit(lambda: call_commands.call_customer(request.scope, request.id, request.body), _call_response)
+    return request.commit(lambda: call_commands.request_call(request.scope, request.id, request.body), _call_response)
 
 
 def _call_response(session: Session) -> Response[Call]:
@@ -76,7 +76,7 @@ def cancel(request: Request[fields.Nothing]) -> Response[Session]:
     The session ends as `failed` with the reason `canceled`, also while it waits for consent. A repeated request returns
     the same session. A call that is under way cannot be canceled (promises 7).
     """
-    return request.commit(lambda: call_commands.cancel(request.scope, request.id))
+    return request.commit(lambda: endings.cancel(request.scope, request.id))
 
 
 def transcript(request: Request[None]) -> Response[Transcript]:

@@ -12,7 +12,7 @@ from functions.admin.visits import PROJECT, AdminPage, InProject, Refused, SentB
 from shared.admin.members import MEMBER, OWNER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as call_commands
-from shared.calls import opting_out
+from shared.calls import opt_outs
 from shared.calls.commands import CallCreate
 from shared.calls.sessions import SESSIONS, Session
 from shared.core import clock
@@ -172,7 +172,7 @@ def delete(visit: InProject) -> Response:
 def opt_out(visit: InProject) -> Response:
     """Note that the person does not want to be called or written to again."""
     visit.commit(
-        lambda: opting_out.opt_out(visit.scope, visit.params["id"]),
+        lambda: opt_outs.opt_out(visit.scope, visit.params["id"]),
         lambda one: visit.entry("customer.opted_out", one["id"]),
     )
     return _back(visit, "opted_out")
@@ -196,7 +196,7 @@ def call(visit: InProject) -> Response:
     """Call a customer once, now or at a chosen time, and go to it."""
 
     def command() -> Change[Session]:
-        change = call_commands.call_customer(visit.scope, visit.params["id"], options)
+        change = call_commands.request_call(visit.scope, visit.params["id"], options)
         # What is refused is not warned of.
         forms.warn(visit, _warnings(visit, options), "Call the customer", "not_before")
         return change

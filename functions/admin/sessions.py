@@ -10,8 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from functions.admin import exports, lists, names
 from functions.admin.visits import PROJECT, AdminPage, InProject, View, not_found
 from shared.admin.members import MEMBER, OWNER, VIEWER
-from shared.calls import commands as call_commands
-from shared.calls import recordings, sessions, transcripts
+from shared.calls import endings, recordings, sessions, transcripts
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.core import clock
 from shared.core.call_statuses import CallOutcome, Channel, FileStatus, SessionCallStatus
@@ -82,7 +81,7 @@ def cancel(visit: InProject) -> Response:
     """Cancel a call that waits to be dialed, or for consent."""
     id = visit.params["id"]
     try:
-        visit.commit(lambda: call_commands.cancel(visit.scope, id), lambda _: visit.entry("call.canceled", id))
+        visit.commit(lambda: endings.cancel(visit.scope, id), lambda _: visit.entry("call.canceled", id))
     except ApiError as error:
         record = _find(visit)
         parts = _parts(visit, record)

@@ -136,6 +136,11 @@ APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
 AppointmentRecord = Record[Appointment, AppointmentRow]
 
 
+def takes_place(record: AppointmentRecord | None) -> bool:
+    """Whether an appointment is not cancelled. A deleted one is cancelled, too."""
+    return record is not None and record.doc["status"] != AppointmentStatus.CANCELLED
+
+
 def call_count(record: AppointmentRecord) -> int:
     """How many calls about an appointment were requested. Those of an earlier release, which did not count, are one."""
     return record.row.get("calls", 1 if record.doc["session_id"] else 0)

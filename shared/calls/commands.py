@@ -1,23 +1,23 @@
-"""What can be done with calls: call a customer, cancel a call, stop a customer's call (promises 7).
+"""The request for a call (promises 7). What ends one is in `shared/calls/endings.py`.
 
-A command returns the session afterwards and the writes of one transaction, which the caller commits. The customer's row
-names the call (`active_session`) from its request to its end.
+The command returns the session and the writes of one transaction, which the caller commits. The customer's row names
+the call (`active_session`) from its request to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
 from shared.agent_settings import resource as agent_settings
-from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, AppointmentStatus, call_count
-from shared.calls import project_limits, sessions, simulated_numbers, transitions
+from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, call_count, takes_place
+from shared.calls import dialing, opt_outs, project_limits, sessions, simulated_numbers
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
 from shared.calls.sessions import SESSIONS, Session
 from shared.core import clock, ids, threads
-from shared.core.call_statuses import Channel, EndedReason, FileStatus, SessionCallStatus
+from shared.core.call_statuses import Channel, FileStatus, SessionCallStatus
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.core.limits import LATEST_CALL_DAYS
 from shared.customers import opted_out_phones
@@ -73,11 +73,11 @@ class Call(TypedDict):
     """When the session was created."""
 
 
-def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change[Session]:
-    """Call a customer. Raises ApiError if they may not be called.
+def request_call(scope: Scope, customer_id: str, options: CallCreate) -> Change[Session]:
+    """Queue a call to a customer. Raises ApiError if they may not be called.
 
     Nothing changes if a call on WhatsApp awaits their consent, and this one is on WhatsApp, too. `clearance` in
-    `shared/calls/transitions.py` decides again when the call is to be dialed.
+    `shared/calls/dialing.py` asks again what may have changed when the call is to be dialed.
     """
     _check_options(customer_id, options)
     rows = _read_rows(scope, customer_id, options)
@@ -86,7 +86,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
     phone = customer.doc["phone"]
     if phone is None:
         raise ApiError(Code.CUSTOMER_PHONE_MISSING)
-    if customer.doc["do_not_call"] or opted_out_phones.has_opted_out(scope, phone, rows):
+    if opt_outs.has_opted_out(scope, customer.doc, phone, rows):
         raise ApiError(Code.CUSTOMER_OPTED_OUT)
     channel = _channel(scope, phone, options)
     if "active_session" in customer.row:
@@ -95,19 +95,21 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
             return Change(active.doc)
         message = f"The customer already has a call that is queued or in progress: {active.doc['id']}."
         raise ApiError(Code.CALL_IN_PROGRESS, message)
-    _check_limits(scope, rows)
+    limits, counts = project_limits.of_rows(scope, rows)
+    if reached := counts.reached(limits):
+        raise ApiError(Code.CALL_LIMIT_REACHED, reached.text)
     session = new(
         scope,
         customer.doc,
         appointment_id=options.appointment_id,
         channel=channel,
         not_before=options.not_before,
-        dial_at=transitions.next_dial_time(agent_settings.of_rows(scope, rows).settings, options.not_before),
+        dial_at=dialing.next_dial_time(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
     links = _link_session(scope, session, customer, appointment)
     # If the number may not be called, the customer is not asked either.
-    consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and _allows(scope, phone, rows) else None
+    consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and limits.allows(phone) else None
     if consent is None:
         call = _await_dialing(scope, session, options)
     elif consent.is_granted:
@@ -119,10 +121,10 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
 
 def _await_dialing(scope: Scope, session: Session, options: CallCreate) -> Change[Session]:
     """A new call that is dialed at its time, with the wake-up for that."""
-    due_at = transitions.dialing_due_at(scope, session)
-    due = transitions.dial_attributes(session["id"], due_at)
-    insert = SESSIONS.insert(scope, session, {"instructions": options.instructions, **due})
-    return Change(session, insert, partial(wake, scope, session["id"], due_at))
+    assert session["dial_at"] is not None, "the call waits to be dialed"
+    due = dialing.schedule(scope, session["id"], clock.parse(session["dial_at"]))
+    insert = SESSIONS.insert(scope, session, {"instructions": options.instructions, **due.attributes})
+    return Change(session, insert, partial(wake_ups.send_within, wake_ups.REQUEST_S, due.wake_ups))
 
 
 def _await_consent(scope: Scope, session: Session, consent: Consent, options: CallCreate) -> Change[Session]:
@@ -198,56 +200,10 @@ def to_call(session: Session) -> Call:
     }
 
 
-def cancel(scope: Scope, id: str) -> Change[Session]:
-    """End a queued call. Nothing changes if it was canceled before. Raises `session_not_cancelable`."""
-    record = SESSIONS.find(scope, id)
-    session = record.doc
-    if session["ended_reason"] == EndedReason.CANCELED:
-        return Change(session)
-    if not sessions.is_waiting(record):
-        raise ApiError(Code.SESSION_NOT_CANCELABLE)
-    return transitions.end_queued(scope, record, transitions.CANCELED)
-
-
-def end_with_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
-    """The writes that end the customer's queued call, or mark the customer of a dialed call as deleted."""
-    if "active_session" not in customer.row:
-        return []
-    active = SESSIONS.find(scope, customer.row["active_session"])
-    if not sessions.is_waiting(active):
-        # The version stays the same, so that a turn under way need not run again.
-        return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
-    return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED, frees_customer=False).writes
-
-
-def stop_calling(scope: Scope, customer: CustomerRecord, doc: Customer) -> Change[Customer]:
-    """Make `doc` a customer's document, and end its call that waits or rings.
-
-    A call that was answered ends at its next step. The writes fail if a call of the customer started or ended since.
-    """
-    id = customer.row.get("active_session")
-    same_call = table.equals("active_session", id)
-    if id is None:
-        return Change(doc, CUSTOMERS.replace(scope, customer, doc, condition=same_call))
-    active = SESSIONS.find(scope, id)
-    freed = {"active_session": None} if sessions.is_waiting(active) else {}
-    writes = CUSTOMERS.replace(scope, customer, doc, freed, same_call)
-    end = transitions.end_by_opt_out(scope, active, frees_customer=False)
-    return Change(doc, [*writes, *end], lambda: wake(scope, id))
-
-
-def wake(scope: Scope, session_id: str, at: clock.Instant | None = None) -> None:
-    """Send the wake-up for the next step of a call, now or at the instant `at`, unless `sweep` sends it later.
-
-    Best effort. The caller waits for this.
-    """
-    wake_ups.send_within(wake_ups.REQUEST_S, transitions.dial_wake_ups(scope, [(session_id, at or clock.now())]))
-
-
 def can_be_called(customer: CustomerRecord) -> bool:
     """Whether an agent may offer a call to this customer now, as far as the customer's row tells.
 
-    Opt-outs of the phone and the project's limits would cost each turn more reads. `call_customer` checks them, and if
+    Opt-outs of the phone and the project's limits would cost each turn more reads. `request_call` checks them, and if
     it refuses the call, the agent replies again without one.
     """
     doc = customer.doc
@@ -291,10 +247,8 @@ def _appointment(scope: Scope, customer_id: str, options: CallCreate, rows: tabl
     record = None if row is None else APPOINTMENTS.record(row)
     if record is None or record.doc["customer_id"] != customer_id:
         raise not_found_in_body("appointment", id, "appointment_id")
-    if record.doc["deleted_at"] is not None:
-        raise ApiError(Code.APPOINTMENT_DELETED)
-    if record.doc["status"] == AppointmentStatus.CANCELLED:
-        raise ApiError(Code.APPOINTMENT_CANCELLED)
+    if not takes_place(record):
+        raise ApiError(Code.APPOINTMENT_DELETED if record.doc["deleted_at"] else Code.APPOINTMENT_CANCELLED)
     return record
 
 
@@ -303,20 +257,6 @@ def _channel(scope: Scope, phone: str, options: CallCreate) -> Channel:
         return Channel(options.channel)
     implied = scope.is_simulated and simulated_numbers.number(phone) in simulated_numbers.IMPLIES_WHATSAPP
     return Channel.WHATSAPP if implied else Channel.PHONE
-
-
-def _check_limits(scope: Scope, rows: table.Rows) -> None:
-    """Raises `call_limit_reached` if the project has no live call left now."""
-    if not scope.livemode:
-        return
-    limits, counts = project_limits.of_rows(scope, rows)
-    if exceeded := counts.exceeded(limits):
-        raise ApiError(Code.CALL_LIMIT_REACHED, project_limits.REACHED.format(exceeded))
-
-
-def _allows(scope: Scope, to: str, rows: table.Rows) -> bool:
-    """Whether the project's limits allow calls to this number."""
-    return not scope.livemode or project_limits.of_rows(scope, rows)[0].allows(to)
 
 
 def _link_session(

@@ -15,7 +15,7 @@ from shared.agent import Agent, Reply, Utterance, opt_out_wishes, plain_text
 from shared.agent.tools import Proposal, Tools, TurnInput, TurnResult, to_view
 from shared.agent.wording import ATTEND, describe, escape, local_time, long_time
 from shared.agent_settings.resource import Settings
-from shared.appointments.resource import AppointmentRecord, AppointmentStatus
+from shared.appointments.resource import AppointmentRecord, AppointmentStatus, takes_place
 from shared.calls import identity_check, sessions
 from shared.calls.identity_check import Callee
 from shared.calls.sessions import CheckStage, SessionChanges, SessionRecord, SessionRow
@@ -84,14 +84,13 @@ def brief(scope: Scope, session: SessionRecord) -> Briefing:
     """
     subject = sessions.subject(scope, session.doc)
     about = subject.appointment
-    takes_place = about is not None and about.doc["status"] != AppointmentStatus.CANCELLED
     is_past = about is not None and clock.parse(about.doc["appointment_at"]) <= clock.now()
     return Briefing(
         customer_id=session.doc["customer_id"],
         customer_name=None if subject.customer is None else subject.customer.doc["name"],
         business=subject.stored.business,
         settings=subject.stored.for_agent,
-        appointment=about if takes_place and (scope.is_simulated or not is_past) else None,
+        appointment=about if takes_place(about) and (scope.is_simulated or not is_past) else None,
         timezone=None if about is None else about.doc["timezone"],
         instructions=session.row.get("instructions"),
     )

@@ -19,7 +19,6 @@ from shared.store.keys import Scope
 AT_ONCE = 50
 PER_DAY = 1000
 """The limits of a project for which no operator has set any. It may call every number."""
-REACHED = "This project has reached its limit of {}."
 
 
 @dataclass(frozen=True)
@@ -36,14 +35,22 @@ class Limits:
         prefixes = ", ".join(self.prefixes) or "all numbers"
         return {"prefixes": prefixes, "at_once": self.at_once, "per_day": self.per_day}
 
-    @property
-    def daily(self) -> str:
-        """The limit of a day in words."""
-        return f"{self.per_day} live calls a day"
-
     def allows(self, to: str) -> bool:
         """Whether the number may be called at all."""
         return not self.prefixes or to.startswith(self.prefixes)
+
+
+@dataclass(frozen=True)
+class ReachedLimit:
+    """A limit that another call would exceed now, in words."""
+
+    what: str
+    until_tomorrow: bool
+
+    @property
+    def text(self) -> str:
+        """What a client reads about it."""
+        return f"This project has reached its limit of {self.what}."
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,13 @@ class Counts:
     today: int
     version: int
 
-    def exceeded(self, limits: Limits) -> str | None:
-        """The limit that another call would exceed, in words; None if there is room."""
+    def reached(self, limits: Limits) -> ReachedLimit | None:
+        """The limit that another call would exceed; None if there is room."""
+        if self.today >= limits.per_day:
+            return ReachedLimit(f"{limits.per_day} live calls a day", until_tomorrow=True)
         if self.at_once >= limits.at_once:
-            return f"{limits.at_once} live calls at once"
-        return limits.daily if self.today >= limits.per_day else None
+            return ReachedLimit(f"{limits.at_once} live calls at once", until_tomorrow=False)
+        return None
 
 
 def is_prefix(text: str) -> bool:
@@ -72,7 +81,9 @@ def keys(scope: Scope) -> list[table.Key]:
 
 
 def of_rows(scope: Scope, rows: table.Rows) -> tuple[Limits, Counts]:
-    """Limits and counts of live mode, from the rows of `keys`."""
+    """Limits and counts from the rows of `keys`. In test mode, nothing is limited."""
+    if not scope.livemode:
+        return Limits(), Counts(0, 0, 0)
     project = rows.get(projects.row_key(scope.project_id), {})
     counter = rows.get(_key(scope), {})
     prefixes = tuple(project["call_prefixes"].split(",")) if project.get("call_prefixes") else ()

@@ -1,8 +1,8 @@
 """Sessions: one call each, from the request to its files (promises 7).
 
-A session only moves forward along `TRANSITIONS` (`shared/calls/transitions.py`). Its row schedules the next step of
-the call (`shared/tasks/tasks.py`). The customer's row names its one active session, so that no two calls to a customer
-are under way at once.
+A session only moves forward along `TRANSITIONS`. Its row schedules the next step of the call
+(`shared/tasks/tasks.py`). The customer's row names its one active session, so that no two calls to a customer are under
+way at once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shared.agent_settings import resource as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
 from shared.core.call_statuses import (
+    ENDED,
     OUTCOMES,
     AnsweredBy,
     CallOutcome,
@@ -27,11 +28,20 @@ from shared.core.call_statuses import (
 )
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.resources import filters
-from shared.resources.collections import Collection, Record, Resource, ResourceRow
+from shared.resources.collections import Collection, Record, Resource, ResourceRow, revise
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Keywords, Metadata, SessionId, Time
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
+
+TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
+    SessionCallStatus.QUEUED: frozenset(
+        {SessionCallStatus.DIALING, SessionCallStatus.FAILED, SessionCallStatus.INVALID_NUMBER}
+    ),
+    SessionCallStatus.DIALING: frozenset(ENDED),
+    **dict.fromkeys(ENDED, frozenset[SessionCallStatus]()),
+}
+"""By status: the statuses that can follow."""
 
 
 class SessionConsent(TypedDict):
@@ -231,6 +241,18 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
 
 
 SessionRecord = Record[Session, SessionRow]
+
+
+def save_changes(
+    scope: Scope, record: SessionRecord, changes: SessionChanges, internal: table.Attributes
+) -> table.Update:
+    """The write of these changes and attributes, on condition that the session did not change since it was read."""
+    present = record.doc["call_status"]
+    status = changes.get("call_status", present)
+    assert status == present or status in TRANSITIONS[present]
+    after: Session = {**record.doc, **changes}
+    # Sessions have no search rows.
+    return SESSIONS.replace(scope, record, revise(record.doc, after), internal)[0]
 
 
 @dataclass(frozen=True)

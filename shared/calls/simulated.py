@@ -16,14 +16,14 @@ from shared.agent import Agent, assent
 from shared.agent.scripted import Scripted
 from shared.agent.tools import StagedChange
 from shared.appointments.resource import APPOINTMENTS
-from shared.calls import dialogue, opting_out, recordings, simulated_numbers, transcripts, transitions, wav
+from shared.calls import dialing, dialogue, endings, opt_outs, recordings, sessions, simulated_numbers, transcripts, wav
+from shared.calls.dialing import Clearance, Denied, PutOff
 from shared.calls.dialogue import Briefing, Progress
 from shared.calls.sessions import SESSIONS, CheckStage, SessionChanges, SessionRecord, SessionRow
 from shared.calls.simulated_numbers import ScriptedCall
 from shared.calls.transcripts import Speaker
-from shared.calls.transitions import Clearance
 from shared.core import clock
-from shared.core.call_statuses import CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
+from shared.core.call_statuses import OPTED_OUT, CallOutcome, EndedReason, Ending, FileStatus, SessionCallStatus
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
@@ -143,15 +143,15 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         case Step.DIAL:
             return _dial(scope, record)
         case Step.END_UNANSWERED:
-            ending = script.ending if script.ending and not _has_opted_out(record) else transitions.OPTED_OUT
-            return transitions.end_call(scope, record, ending).writes
+            ending = script.ending if script.ending and not _has_opted_out(record) else OPTED_OUT
+            return endings.end(scope, record, ending).writes
         case Step.ANSWER:
             answer: SessionChanges = {
                 "answered_at": clock.iso(now),
                 "answered_by": "human",
                 "transcript_status": FileStatus.PROCESSING,
             }
-            return [transitions.save_changes(scope, record, answer, due_now)]
+            return [sessions.save_changes(scope, record, answer, due_now)]
         case Step.BEGIN_RECORDING:
             return [_begin_recording(scope, record)]
         case Step.TALK:
@@ -159,20 +159,23 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
         case Step.STOP:
             return _stop(scope, record)
         case Step.PUBLISH_TRANSCRIPT:
-            return [transitions.save_changes(scope, record, {"transcript_status": FileStatus.AVAILABLE}, due_now)]
+            return [sessions.save_changes(scope, record, {"transcript_status": FileStatus.AVAILABLE}, due_now)]
         case Step.PUBLISH_RECORDING:
             return [_store_recording(scope, record)]
         case Step.NONE:
-            return [transitions.save_changes(scope, record, {}, tasks.NO_WORK)]
+            return [sessions.save_changes(scope, record, {}, tasks.NO_WORK)]
 
 
 def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
-    clear = transitions.clearance(scope, record)
-    if not isinstance(clear, Clearance):
-        return transitions.put_off_or_end(scope, record, clear)
-    script = simulated_numbers.scripted_call(clear.to)
-    seconds = ANSWERED_AFTER_S if script.says else ENDED_AFTER_S
-    return transitions.start_dialing(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
+    match dialing.clearance(scope, record):
+        case Denied(ending, changes):
+            return endings.end(scope, record, ending, changes).writes
+        case PutOff() as later:
+            return [dialing.put_off(scope, record, later)]
+        case Clearance() as clear:
+            script = simulated_numbers.scripted_call(clear.to)
+            seconds = ANSWERED_AFTER_S if script.says else ENDED_AFTER_S
+            return dialing.start_dialing(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
 
 
 def _begin_recording(scope: Scope, record: SessionRecord) -> table.Update:
@@ -182,18 +185,18 @@ def _begin_recording(scope: Scope, record: SessionRecord) -> table.Update:
         assert session["answered_at"] is not None, "a call is answered before it is recorded"
         at = clock.parse(session["answered_at"]) + clock.scaled_ms(ENDED_AFTER_S - ANSWERED_AFTER_S)
     begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
-    return transitions.save_changes(scope, record, begins, tasks.due_attributes(session["id"], at))
+    return sessions.save_changes(scope, record, begins, tasks.due_attributes(session["id"], at))
 
 
 def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
     """The writes of the whole talk, which end the call. A wish not to be contacted is committed before them."""
     call = simulate(script, Scripted(), dialogue.brief(scope, record))
     if call.progress.opted_out:
-        opting_out.opt_out_now(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
+        opt_outs.opt_out_now(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
     changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
     hung_up = Ending(SessionCallStatus.COMPLETED, EndedReason(f"{call.ended_by}_hangup"), "human")
     ending = call.progress.ending(script.ending or hung_up)
-    end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
+    end = endings.end(scope, record, ending, changes, due_at=clock.now())
     # Not `writes` with its check of the customer: `end` has the write of that row, which fails if the row is deleted.
     appointment = () if call.staged is None else APPOINTMENTS.replace(scope, call.staged.record, call.staged.doc)
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
@@ -203,7 +206,7 @@ def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes that end an answered call to a person who has opted out meanwhile. It has a transcript."""
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     changes: SessionChanges = {"summary": dialogue.OPTED_OUT_SUMMARY, "outcome": CallOutcome.OPTED_OUT}
-    end = transitions.end_call(scope, record, ending, changes, due_at=clock.now())
+    end = endings.end(scope, record, ending, changes, due_at=clock.now())
     return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)]))]
 
 
@@ -218,4 +221,4 @@ def _store_recording(scope: Scope, record: SessionRecord) -> table.Update:
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
     attributes = {**tasks.NO_WORK, "recording_key": key, "recording_seconds": seconds}
-    return transitions.save_changes(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)
+    return sessions.save_changes(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)

@@ -28,7 +28,7 @@ from shared.agent_settings import resource as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.aws.services import Unavailable
 from shared.calls import commands as call_commands
-from shared.calls import opting_out
+from shared.calls import opt_outs
 from shared.calls.commands import CallCreate
 from shared.calls.sessions import Session
 from shared.conversations import commands as conversation_commands
@@ -131,7 +131,7 @@ def _reply_and_save(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
     customer_id = conversation.doc["customer_id"]
     if customer_id is not None and turn_reply.reply.result.has("customer_opted_out"):
         # Committed before the reply, to hold whatever becomes of the turn.
-        opting_out.opt_out_now(turn.scope, customer_id)
+        opt_outs.opt_out_now(turn.scope, customer_id)
     body = _save_reply(turn, conversation, turn_reply, call)
     logger().info("turn", extra={"message_id": turn.id, "failed": turn_reply.failed})
     return body
@@ -259,7 +259,7 @@ def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, reply: 
     if not reply.result.wants_call or _is_ended(conversation):
         return None
     assert conversation.doc["customer_id"] is not None
-    return call_commands.call_customer(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+    return call_commands.request_call(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
 
 
 def _is_ended(conversation: ConversationRecord) -> bool:

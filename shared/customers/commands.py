@@ -1,6 +1,6 @@
 """What can be done with a customer: create, update, delete and opt in again (promises 5).
 
-A command returns the customer afterwards and the writes of one transaction, which the caller commits. The commands of
+A command returns the customer afterwards and the writes of one transaction, which the caller commits. The modules of
 calls are imported when a call may have to end: they would be a tenth of each cold start.
 """
 
@@ -58,9 +58,9 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
     if customer is record.doc:
         return Change(customer)
     if customer["do_not_call"] and not record.doc["do_not_call"]:
-        from shared.calls import commands as call_commands
+        from shared.calls import opt_outs
 
-        return call_commands.stop_calling(scope, record, customer)
+        return opt_outs.save_opted_out(scope, record, customer)
     return Change(customer, CUSTOMERS.replace(scope, record, customer))
 
 
@@ -91,9 +91,9 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     """
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
-    from shared.calls import commands as call_commands
+    from shared.calls import endings
 
     customer = revise_deleted(record.doc, record.doc)
     same_call = table.equals("active_session", record.row.get("active_session"))
     writes = CUSTOMERS.move_to_deleted(scope, record, customer, condition=same_call)
-    return Change(customer, [*writes, *call_commands.end_with_customer(scope, record)])
+    return Change(customer, [*writes, *endings.end_with_customer(scope, record)])

@@ -13,7 +13,6 @@ from shared.api import idempotency
 from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentStatus
 from shared.calls import project_limits, recordings, sessions, simulated_numbers
-from shared.calls import transitions as calls
 from shared.calls.commands import CallCreate
 from shared.calls.consent import consents
 from shared.calls.simulated_numbers import ConsentBehaviour
@@ -353,7 +352,7 @@ def call_statuses() -> str:
     rows = [
         (
             f"`{status}`",
-            ", ".join(f"`{one}`" for one in SessionCallStatus if one in calls.TRANSITIONS[status]) or "none: final",
+            ", ".join(f"`{one}`" for one in SessionCallStatus if one in sessions.TRANSITIONS[status]) or "none: final",
         )
         for status in SessionCallStatus
     ]

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shared.appointments.resource import APPOINTMENTS
-from shared.calls import recordings, transcripts, transitions
+from shared.calls import endings, recordings, sessions, transcripts
 from shared.calls.consent import consents
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS
 from shared.conversations import commands as conversation_commands
 from shared.conversations.resource import CONVERSATIONS, ConversationStatus, messages_pk
 from shared.core import clock
-from shared.core.call_statuses import SessionCallStatus
+from shared.core.call_statuses import CUSTOMER_DELETED, SessionCallStatus
 from shared.customers import commands as customer_commands
 from shared.customers import resource as customers
 from shared.customers.resource import CUSTOMERS, Customer
@@ -145,7 +145,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     if session["call_status"] == SessionCallStatus.DIALING:
         raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
-        end = transitions.end_call(scope, record, transitions.CUSTOMER_DELETED, frees_customer=False)
+        end = endings.end(scope, record, CUSTOMER_DELETED, frees_customer=False)
         table.write(end.writes)
         return True
     stopped = False
@@ -157,7 +157,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         stopped = contacts.find(record.row["contact_id"]) is not None
         _execute(contacts.delete(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([transitions.save_changes(scope, record, {}, tasks.NO_WORK)])
+        table.write([sessions.save_changes(scope, record, {}, tasks.NO_WORK)])
         stopped = True
     return stopped
 

@@ -31,7 +31,8 @@ SWEEP_GRACE_S = 30
 MIN_GRACE_MS = 2 * clock.SECOND
 """The shortest grace period: a wake-up needs this time to arrive, whatever `SPEED` is."""
 SWEEP_AHEAD_S = 75
-"""Seconds before a step that is due much later from which `sweep`, which runs each minute, sends a delayed wake-up."""
+"""Seconds before scaling, before a step that is due much later, from which `sweep`, which runs each minute before
+scaling, sends a delayed wake-up."""
 EARLY_MS = clock.SECOND
 """How early a wake-up may arrive, because queues delay by whole seconds."""
 MAX_LEASE_MS = 10 * clock.MINUTE
@@ -106,6 +107,11 @@ def due_attributes(sk: str, at: clock.Instant, grace_s: int = SWEEP_GRACE_S) -> 
 def sweep_attributes(sk: str, at: clock.Instant) -> dict[str, table.Value | None]:
     """The attributes of a row for which `sweep` sends the next wake-up from the instant `at`."""
     return {"due": due(at), "due_shard": due_shard(sk), "wake_ups": None}
+
+
+def sweep_ahead_attributes(sk: str, at: clock.Instant) -> dict[str, table.Value | None]:
+    """The attributes of a row for which `sweep` sends a delayed wake-up shortly before the instant `at`."""
+    return sweep_attributes(sk, at - clock.scaled_ms(SWEEP_AHEAD_S))
 
 
 def new_claim(row: R, lease_ms: int) -> Claim[R]:

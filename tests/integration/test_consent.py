@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.aws import services
-from shared.calls import opting_out
+from shared.calls import opt_outs
 from shared.calls.consent import consent_requests, consents
 from shared.core import clock, settings
 from shared.core.call_statuses import ConsentStatus
@@ -147,7 +147,7 @@ def test_a_late_grant_is_kept_and_dials_nothing(stage: Stage, stopped_clock: Clo
 def test_a_grant_after_an_opt_out_is_not_kept(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, SILENT)
     id = place_call(stage, whom)
-    change = opting_out.opt_out(whom.scope, whom.id)
+    change = opt_outs.opt_out(whom.scope, whom.id)
     table.write(change.writes)
     # The worker dies before it has ended the request for consent.
     assert status_and_reason(stage, id) == ("failed", "opted_out")

@@ -315,9 +315,9 @@ PLANTED = (
     Planted(
         "a call goes on after its customer was deleted",
         (
-            "shared/calls/commands.py",
-            "    return transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
-            "    return [] and transitions.end_queued(scope, active, transitions.CUSTOMER_DELETED",
+            "shared/calls/endings.py",
+            "        return end(scope, call, CUSTOMER_DELETED",
+            "        return [] and end(scope, call, CUSTOMER_DELETED",
         ),
         "9.1/7.5/8.6",
         seed=19,
@@ -339,9 +339,9 @@ PLANTED = (
     Planted(
         "a session's end frees no customer",
         (
-            "shared/calls/transitions.py",
+            "shared/calls/endings.py",
             'set={"active_session": None},',
-            'set={"active_session": session["id"]},',
+            'set={"active_session": before["id"]},',
         ),
         "7.3",
         focus="calls",
@@ -412,13 +412,13 @@ PLANTED = (
     ),
     Planted(
         "a call is dialed outside the calling hours",
-        ("shared/calls/transitions.py", "    if opens_at > clock.now():", "    if False:"),
+        ("shared/calls/dialing.py", "    if opens_at > clock.now():", "    if False:"),
         "11.5",
         focus="hours",
     ),
     Planted(
         "the time that a call's request names is ignored",
-        ("shared/calls/transitions.py", "clock.now() if not_before is None else", "clock.now() if True else"),
+        ("shared/calls/dialing.py", "clock.now() if not_before is None else", "clock.now() if True else"),
         "11.5",
         seed=8,
         focus="hours",
@@ -724,7 +724,7 @@ PLANTED = (
     ),
     Planted(
         "a call is dialed although the consent was withdrawn",
-        ("shared/calls/transitions.py", "        if not consent.is_granted:", "        if False:"),
+        ("shared/calls/dialing.py", "        if not consent.is_granted:", "        if False:"),
         "7.9",
         seed=817,
         focus="consents",
@@ -795,7 +795,7 @@ PLANTED = (
     ),
     Planted(
         "a call on WhatsApp ends as if its consent was withdrawn",
-        ("shared/calls/transitions.py", "        if not consent.is_granted:", "        if True:"),
+        ("shared/calls/dialing.py", "        if not consent.is_granted:", "        if True:"),
         "7.7",
         seed=5,
         focus="consents",

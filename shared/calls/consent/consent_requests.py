@@ -10,12 +10,20 @@ from functools import partial
 
 from shared.agent_settings import resource as agent_settings
 from shared.aws import services
-from shared.calls import sessions, transitions
+from shared.calls import dialing, endings, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
 from shared.calls.sessions import SESSIONS, SessionChanges
 from shared.core import clock
-from shared.core.call_statuses import PROVIDER_ERROR, ConsentStatus, Ending
+from shared.core.call_statuses import (
+    CONSENT_DECLINED,
+    CONSENT_EXPIRED,
+    CONSENT_REVOKED,
+    OPTED_OUT,
+    PROVIDER_ERROR,
+    ConsentStatus,
+    Ending,
+)
 from shared.core.log import logger
 from shared.customers import opted_out_phones
 from shared.store import table, transactions
@@ -35,8 +43,8 @@ NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 ENDINGS = {
     ConsentStatus.GRANTED: None,
-    ConsentStatus.DECLINED: transitions.CONSENT_DECLINED,
-    ConsentStatus.EXPIRED: transitions.CONSENT_EXPIRED,
+    ConsentStatus.DECLINED: CONSENT_DECLINED,
+    ConsentStatus.EXPIRED: CONSENT_EXPIRED,
 }
 """The endings of the sessions that wait, by the consent's new status; None if they are dialed."""
 
@@ -97,7 +105,7 @@ def answer(
     def attempt() -> None:
         consent = consents.find(scope, phone)
         if not consents.is_outdated(consent, status, at):
-            ending = transitions.CONSENT_REVOKED if revoked else ENDINGS[status]
+            ending = CONSENT_REVOKED if revoked else ENDINGS[status]
             close(consent, consents.with_answer(consent, status, at, until), ending)
 
     transactions.retry_on_conflict(attempt)
@@ -118,29 +126,30 @@ def close(
     """
     scope = consent.scope
     if ending is None and opted_out_phones.has_opted_out(scope, consent.phone):
-        doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, transitions.OPTED_OUT
+        doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, OPTED_OUT
     changes: SessionChanges = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
     writes: list[table.Write] = [consents.save(consent, doc, {**tasks.NO_WORK, "task_token": None})]
-    to_dial: list[tuple[str, clock.Instant]] = []
+    to_wake: list[wake_ups.WakeUp] = []
     settings = agent_settings.read(scope).settings
     for session_id in consent.doc["sessions"]:
         session = SESSIONS.find(scope, session_id)
         if not sessions.awaits_consent(session.doc):
             continue
         if ending is None:
-            dial_at = transitions.next_dial_time(settings, session.doc["not_before"])
-            due = transitions.dial_attributes(session_id, dial_at)
-            writes.append(transitions.save_changes(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
-            to_dial.append((session_id, dial_at))
+            dial_at = dialing.next_dial_time(settings, session.doc["not_before"])
+            due = dialing.schedule(scope, session_id, dial_at, delay_s=0)
+            dialed: SessionChanges = {**changes, "dial_at": clock.iso(dial_at)}
+            writes.append(sessions.save_changes(scope, session, dialed, due.attributes))
+            to_wake += due.wake_ups
         else:
-            writes += transitions.end_call(scope, session, ending, changes).writes
+            writes += endings.end(scope, session, ending, changes).writes
     if claim is None:
         table.write(writes)
     else:
         tasks.save_step(claim, writes)
-    wake_ups.send(transitions.dial_wake_ups(scope, to_dial))
+    wake_ups.send(to_wake)
     if consent.task_token is not None:
         _resume_machine(consent.task_token)
 
@@ -192,7 +201,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
         tasks.save_step(claim, [consents.save(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.with_answer(consent, ConsentStatus.EXPIRED, now)
-        close(consent, doc, transitions.CONSENT_EXPIRED, claim=claim)
+        close(consent, doc, CONSENT_EXPIRED, claim=claim)
     elif not consent.is_sent:
         _ask(claim, consent)
     elif consent.answers_at is not None and now >= consent.answers_at:

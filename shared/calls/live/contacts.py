@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.calls import recordings, sessions, transcripts, transitions
+from shared.calls import recordings, sessions, transcripts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
@@ -144,7 +144,7 @@ def save_accepted_call(scope: Scope, call: SessionRecord, contact_id: str, due_a
         "dial_at": None,
     }
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
-    return [transitions.save_changes(scope, call, changes, attributes), _link(scope, session, contact_id)]
+    return [sessions.save_changes(scope, call, changes, attributes), _link(scope, session, contact_id)]
 
 
 def _link(scope: Scope, session: Session, contact_id: str) -> table.Put:

@@ -15,13 +15,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from shared.calls import capacity, dialogue, project_limits, sessions, transcripts, transitions
+from shared.calls import capacity, dialing, dialogue, endings, project_limits, sessions, transcripts
+from shared.calls.dialing import Clearance, Denied, PutOff
 from shared.calls.dialogue import Progress
 from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord, SessionRow
-from shared.calls.transitions import Clearance, Denied, PutOff
 from shared.core import clock, settings
 from shared.core.call_statuses import (
+    CUSTOMER_DELETED,
+    OPTED_OUT,
     PROVIDER_ERROR,
     PROVIDER_TIMEOUT,
     VOICEMAIL,
@@ -66,7 +68,7 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     record = SESSIONS.record(claim.row)
     if sessions.is_starting(record):
         if clock.now() - record.row["started_at"] >= START_WITHIN_MS:
-            tasks.save_step(claim, _end_dialed(scope, record, PROVIDER_TIMEOUT, None, clock.now()))
+            tasks.save_step(claim, _end_with_progress(scope, record, PROVIDER_TIMEOUT, None, clock.now()))
         else:
             _call_carrier(scope, claim, record, first=False)
     elif record.doc["call_status"] == SessionCallStatus.QUEUED:
@@ -80,26 +82,27 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Start a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.save_step(claim, transitions.end_call(scope, record, transitions.CUSTOMER_DELETED).writes)
+        tasks.save_step(claim, endings.end(scope, record, CUSTOMER_DELETED).writes)
         return
-    clear = transitions.clearance(scope, record)
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not settings.dials_whatsapp_by_phone()
-    waited_ms = clock.now() - transitions.waits_for_capacity_since(record)
-    match clear:
-        case Denied() | PutOff(outside_hours=True):
-            writes = transitions.put_off_or_end(scope, record, clear)
+    waited_ms = clock.now() - dialing.waits_for_capacity_since(record)
+    match dialing.clearance(scope, record):
+        case Denied(ending, changes):
+            writes = endings.end(scope, record, ending, changes).writes
+        case PutOff(outside_hours=True) as later:
+            writes = [dialing.put_off(scope, record, later)]
         case _ if needs_bridge:
             logger().error(
                 "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
                 extra={"session_id": record.doc["id"]},
             )
             summary: SessionChanges = {"summary": NO_MEDIA_BRIDGE}
-            writes = transitions.end_call(scope, record, PROVIDER_ERROR, summary).writes
+            writes = endings.end(scope, record, PROVIDER_ERROR, summary).writes
         case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = transitions.end_call(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
-        case PutOff():
-            writes = transitions.put_off_or_end(scope, record, clear)
-        case Clearance():
+            writes = endings.end(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
+        case PutOff() as later:
+            writes = [dialing.put_off(scope, record, later)]
+        case Clearance() as clear:
             _start_if_admitted(scope, claim, record, clear)
             return
     tasks.save_step(claim, writes)
@@ -109,7 +112,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
     session_id = record.doc["id"]
     admission = capacity.admit(scope, session_id)
     if isinstance(admission, capacity.Wait):
-        tasks.save_step(claim, [transitions.wait_for_capacity(scope, record, admission.until), *admission.writes])
+        tasks.save_step(claim, [dialing.wait_for_capacity(scope, record, admission.until), *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
@@ -120,7 +123,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
         "opening": briefing.first_words(recorded=settings.records_calls()),
         "stage": briefing.callee.first_stage,
     }
-    starts = transitions.save_changes(scope, record, {"to": clear.to}, attributes)
+    starts = sessions.save_changes(scope, record, {"to": clear.to}, attributes)
     tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _call_carrier(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
@@ -137,10 +140,10 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
         tasks.save_step(claim, _try_again(scope, record, none_placed=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.save_step(claim, transitions.end_call(scope, record, refused.ending).writes)
+        tasks.save_step(claim, endings.end(scope, record, refused.ending).writes)
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
-        end = transitions.end_call(scope, record, PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
+        end = endings.end(scope, record, PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
         tasks.save_step(claim, end.writes)
     else:
         tasks.save_step(claim, contacts.save_accepted_call(scope, record, contact_id, clock.now() + POLL_MS))
@@ -150,10 +153,10 @@ def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> lis
     """The writes after a busy carrier's answer. If it `none_placed`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not none_placed:
-        return [transitions.save_changes(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
+        return [sessions.save_changes(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.back_off(scope, session_id)
     undo = {"started_at": None, "opening": None, "stage": None}
-    return [transitions.wait_for_capacity(scope, record, waits.until, undo), project_limits.undo(scope), *waits.writes]
+    return [dialing.wait_for_capacity(scope, record, waits.until, undo), project_limits.undo(scope), *waits.writes]
 
 
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:
@@ -167,17 +170,17 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
         logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
         state, patience_ms = None, LONGEST_MS + LOST_AFTER_MS
     if state is None and age_ms >= patience_ms:
-        return _end_dialed(scope, record, PROVIDER_TIMEOUT, None, now)
+        return _end_with_progress(scope, record, PROVIDER_TIMEOUT, None, now)
     if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
         adapters.carrier().stop(contact_id)
-        return _end_dialed(scope, record, transitions.OPTED_OUT, None, now)
+        return _end_with_progress(scope, record, OPTED_OUT, None, now)
     if state is not None:
         answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
         if state.ending is not None:
-            return _end_dialed(scope, record, state.ending, answered_at, state.ended_at)
+            return _end_with_progress(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
             changes: SessionChanges = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
-            return [transitions.save_changes(scope, record, changes, due)]
+            return [sessions.save_changes(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = table.unchanged(record.version)
     return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition=unchanged)]
@@ -195,7 +198,7 @@ def _describe(contact_id: str, age_ms: int) -> ContactState | None:
     return ContactState(state.answered_at, clock.now(), too_long)
 
 
-def _end_dialed(
+def _end_with_progress(
     scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: clock.Instant | None
 ) -> Sequence[table.Write]:
     """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
@@ -211,27 +214,27 @@ def _end_dialed(
         ending = dataclasses.replace(ending, answered_by=ending.answered_by or "human")
     if progress.outcome is None and record.row.get("opted_out"):
         changes["outcome"] = CallOutcome.OPTED_OUT
-    return transitions.end_call(scope, record, progress.ending(ending), changes, due_at=clock.now(), at=at).writes
+    return endings.end(scope, record, progress.ending(ending), changes, due_at=clock.now(), at=at).writes
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        return transitions.save_changes(scope, record, {}, tasks.NO_WORK)
+        return sessions.save_changes(scope, record, {}, tasks.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
     until = clock.parse(session["ended_at"]) + FILES_GIVEN_UP_AFTER_MS
     transcript = _next_status(session["transcript_status"], until, lambda: _transcript_exists(scope, session))
     if transcript != session["transcript_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return transitions.save_changes(scope, record, {"transcript_status": transcript}, due)
+        return sessions.save_changes(scope, record, {"transcript_status": transcript}, due)
     recording = _next_status(session["recording_status"], until, lambda: "recording_key" in record.row)
     if recording != session["recording_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return transitions.save_changes(scope, record, {"recording_status": recording}, due)
+        return sessions.save_changes(scope, record, {"recording_status": recording}, due)
     if FileStatus.PROCESSING not in (transcript, recording):
-        return transitions.save_changes(scope, record, {}, tasks.NO_WORK)
-    return transitions.save_changes(scope, record, {}, tasks.due_attributes(session["id"], until))
+        return sessions.save_changes(scope, record, {}, tasks.NO_WORK)
+    return sessions.save_changes(scope, record, {}, tasks.due_attributes(session["id"], until))
 
 
 def _next_status(status: FileStatus, until: clock.Instant, exists: Callable[[], bool]) -> FileStatus:

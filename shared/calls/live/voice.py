@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shared.agent import Agent, AgentFailed, agent_for, count_turn, voicemail
 from shared.agent.tools import Action, HandoffReason, TurnResult, handoff
 from shared.agent_settings import resource as agent_settings
-from shared.calls import dialogue, opting_out, sessions, transcripts, transitions
+from shared.calls import dialogue, opt_outs, sessions, transcripts
 from shared.calls.dialogue import Progress
 from shared.calls.sessions import SESSIONS, CheckStage, SessionRecord
 from shared.calls.transcripts import Line
@@ -87,7 +87,7 @@ def _silence(scope: Scope, session: SessionRecord) -> _Turn:
         words, most = WAITING, WAITING_SILENCES
     ends = silences >= most
     response = SpokenReply(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
-    return _Turn(response, [transitions.save_changes(scope, session, {}, {"silences": silences})])
+    return _Turn(response, [sessions.save_changes(scope, session, {}, {"silences": silences})])
 
 
 def _farewell(scope: Scope, text: str) -> str:
@@ -99,7 +99,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     lines = transcripts.lines(transcript) if transcript else _opening(session)
     if not session.row.get("talked") and voicemail.is_greeting(text):
         response = SpokenReply(WORDS_TO_MACHINE, ends_call=True)
-        machine = transitions.save_changes(scope, session, {}, {"voicemail": True})
+        machine = sessions.save_changes(scope, session, {}, {"voicemail": True})
         return _Turn(response, [machine, _write_transcript(scope, session, transcript, lines, text, response)])
     briefing, before = dialogue.brief(scope, session), Progress.of(session.row)
     said = [*((line["role"], line["content"]) for line in lines), ("customer", text)]
@@ -112,7 +112,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
         progress = before.after(result, before.stage, briefing.zone)
         response = SpokenReply(dialogue.farewell(LOST, briefing.settings), ends_call=True)
     if progress.opted_out:
-        opting_out.opt_out_now(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
+        opt_outs.opt_out_now(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
     writes = _writes(scope, session, result, progress)
     writes.append(_write_transcript(scope, session, transcript, lines, text, response))
     return _Turn(response, writes, result.actions)
@@ -134,7 +134,7 @@ def _write_transcript(
 def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: Progress) -> list[table.Write]:
     """The writes of a turn: the change of the appointment, and the session's new state."""
     internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
-    writes: list[table.Write] = [transitions.save_changes(scope, session, {}, internal)]
+    writes: list[table.Write] = [sessions.save_changes(scope, session, {}, internal)]
     if result.staged is not None:
         writes += result.staged.writes(scope)
     return writes

@@ -355,7 +355,7 @@ def put_off(row: DeliveryRow, until: clock.Instant) -> dict[str, table.Value | N
     """The attributes of a delivery that is put off until the instant `until`."""
     return {
         "put_off_until": until,
-        **tasks.sweep_attributes(row["sk"], until - clock.scaled_ms(tasks.SWEEP_AHEAD_S)),
+        **tasks.sweep_ahead_attributes(row["sk"], until),
         **list_attributes(row, DeliveryStatus.ATTEMPTING),
     }
 
