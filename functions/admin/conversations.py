@@ -57,7 +57,7 @@ def show_all(visit: InProject) -> Response:
 
 def as_shown(row: table.Row) -> dict[str, Any]:
     """The conversation of a row, as lists show it."""
-    conversation = lists.document(CONVERSATIONS.complete(row))
+    conversation = lists.document(CONVERSATIONS.old_rows.complete(row))
     return conversation | ({"status": WAITING} if conversation["waiting"] else {})
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from functools import partial
+from typing import Any
 
 from infra.manage.command import MODE, PROJECT, Argument, Run, command
 from infra.manage.stages import CommandFailed
@@ -13,8 +15,10 @@ from shared.appointments.resource import APPOINTMENTS
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS
 from shared.erasure import access, erasing, ledger, runs
-from shared.store import table
+from shared.resources.collections import Collection
+from shared.store import table, transactions
 from shared.store.keys import Scope
+from shared.store.transactions import Change
 
 
 @command("customers export", PROJECT, Argument("customer"), MODE)
@@ -61,9 +65,21 @@ def _empty_search(run: Run, project: int, mode: str) -> None:
     _renew_search_rows(run, Scope(project, mode == "live"), "0")
 
 
+def renew_search_rows(collection: Collection[Any, Any], scope: Scope) -> int:
+    """Give all resources the search rows that they are to have. Returns the number of those that had others."""
+    pk = scope.pk(collection.kind)
+
+    def renew(id: str) -> Change[None]:
+        row = table.get(pk, id)
+        return Change(None, [] if row is None else collection.renew_search_rows(scope, collection.record(row)))
+
+    ids = (row["sk"] for page in table.query(pk, limit=100, forward=True) for row in page)
+    return sum(bool(transactions.commit(partial(renew, id)).writes) for id in ids)
+
+
 def _renew_search_rows(run: Run, scope: Scope, search: str) -> None:
     os.environ["SEARCH"] = search
-    renewed = sum(collection.renew_search_rows(scope) for collection in (CUSTOMERS, APPOINTMENTS))
+    renewed = sum(renew_search_rows(collection, scope) for collection in (CUSTOMERS, APPOINTMENTS))
     run.show({"object": "search_rows", "changed": renewed}, f"changed {renewed} customers and appointments")
 
 

@@ -203,10 +203,9 @@ def _example(code: str) -> Schema:
 
 def _of_filters(operation: Operation) -> set[str]:
     assert operation.lists is not None
-    codes = {
-        filter_.keywords[schema.CODE] for filter_ in operation.lists.filters.values() if schema.CODE in filter_.keywords
-    }
-    times = {operation.lists.created, operation.lists.time_field} - {None, "created"}
+    parameters = operation.lists.parameters
+    codes = {one.keywords[schema.CODE] for one in parameters.filters.values() if schema.CODE in one.keywords}
+    times = {parameters.created, operation.lists.indexes.time_field} - {None, "created"}
     return codes | ({"datetime_invalid"} if times else set())
 
 

@@ -130,7 +130,7 @@ def _query_parameters(schemas: Schemas, operation: Operation) -> list[Schema]:
     if collection is None:
         return []
     found: list[Schema] = [{"$ref": "#/components/parameters/limit"}, _cursor(collection)]
-    if collection.takes_order:
+    if collection.parameters.takes_order:
         found.append(
             {
                 "name": "order",
@@ -140,11 +140,11 @@ def _query_parameters(schemas: Schemas, operation: Operation) -> list[Schema]:
             }
         )
     nouns = collection.kind.replace("_", " ") + "s"
-    for name, filter_ in collection.filters.items():
+    for name, filter_ in collection.parameters.filters.items():
         value = {"type": "string"} | {key: part for key, part in filter_.keywords.items() if key != schema.CODE}
         description = f"Only {nouns} with this `{name}`."
         value = schemas.name(value)
-        if name in collection.repeatable:
+        if name in collection.parameters.repeatable:
             value = {"type": "array", "items": value}
             description = f"Only {nouns} with one of these values of `{name}`."
         example = examples.of("", name, value).get("examples")
@@ -157,7 +157,7 @@ def _query_parameters(schemas: Schemas, operation: Operation) -> list[Schema]:
                 **({"example": example[0]} if example else {}),
             }
         )
-    for time in (collection.created, collection.time_field):
+    for time in (collection.parameters.created, collection.indexes.time_field):
         if time:
             found += [_range(nouns, time, comparison) for comparison in queries.COMPARISONS]
     return found
@@ -167,12 +167,12 @@ def _cursor(collection: Collection[Any, Any]) -> Schema:
     by_id = f"{collection.prefix}{ids.AFTER_PREFIX}"
     # A cursor of a list by time is the base64 of a time and an id.
     by_time = "[A-Za-z0-9_-]{75}"
-    pattern = f"^({by_id}|{by_time})$" if collection.time_field else f"^{by_id}$"
+    pattern = f"^({by_id}|{by_time})$" if collection.indexes.time_field else f"^{by_id}$"
     return {
         "name": "starting_after",
         "in": "query",
         "description": "The `next_cursor` of the previous page, which is the id of its last item."
-        if not collection.time_field
+        if not collection.indexes.time_field
         else "The `next_cursor` of the previous page, or the id of its last item.",
         "schema": {"type": "string", "pattern": pattern},
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.agent_settings.resource import DEFAULTS, KIND, AgentSettings, AgentSettingsPatch, StoredSettings
 from shared.resources import fields
-from shared.resources.collections import apply_changes, changes_of
+from shared.resources.documents import apply_changes, changes_of
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change

@@ -27,9 +27,10 @@ def list_operation(collection: Collection[D, Any]) -> Operation:
         return responses.page(page, request.path)
 
     # What clients read in the API description.
-    order = f" With a range of `{collection.time_field}`, by that time, latest first." if collection.time_field else ""
+    time = collection.indexes.time_field
+    order = f" With a range of `{time}`, by that time, latest first." if time else ""
     deleted = f" Deleted {nouns} are not included." if collection.keeps_deleted else ""
-    filters = " Filters are combined with AND." if collection.filters else ""
+    filters = " Filters are combined with AND." if collection.parameters.filters else ""
     list_resources.__doc__ = f"List {nouns}.\n\nNewest first.{order}{filters}{deleted}"
     list_resources.__annotations__["return"] = Response[Page[collection.document]]  # type: ignore[name-defined]
     return Operation(list_resources, name=f"list_{collection.kind}s", lists=collection)

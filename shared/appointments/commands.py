@@ -22,7 +22,7 @@ from shared.appointments.resource import (
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.customers import resource as customers
-from shared.resources.collections import apply_changes, changes_of, revise_deleted
+from shared.resources.documents import apply_changes, changes_of, revise_deleted
 from shared.store.keys import Scope
 from shared.store.transactions import Change
 

@@ -10,8 +10,12 @@ from pydantic import Field
 
 from shared.core import clock
 from shared.resources import fields, filters
-from shared.resources.collections import Collection, Record, Resource, ResourceRow
+from shared.resources.collections import Collection, Record, ResourceRow
+from shared.resources.documents import Resource
+from shared.resources.filters import ListParameters
+from shared.resources.indexes import Indexes
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most
+from shared.resources.search import SearchRows
 
 MOST_MINUTES = 1440
 """The longest appointment."""
@@ -110,7 +114,7 @@ class AppointmentRow(ResourceRow):
     """An appointment's row."""
 
     latest_at: NotRequired[clock.Instant]
-    """The latest of the times that it had before, which its id continues a list from (`Collection.latest_time`)."""
+    """The latest of the times that it had before, which its id continues a list from (`Indexes.latest_time`)."""
     latest_until: NotRequired[clock.Instant]
     """Until when `latest_at` counts: an hour after the appointment was last moved."""
     calls: NotRequired[int]
@@ -121,16 +125,17 @@ APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
     Appointment,
     kind="appointment",
     prefix="appt_",
-    indexed=("external_id", "session_id", "customer_id", "status"),
-    filters={
-        "external_id": filters.Exact("external_id"),
-        "session_id": filters.Exact("session_id"),
-        "customer_id": filters.Exact("customer_id"),
-        "status": filters.Enumerated("status", [*AppointmentStatus]),
-    },
-    repeatable=frozenset({"status"}),
-    time_field="appointment_at",
-    searched="title",
+    indexes=Indexes(("external_id", "session_id", "customer_id", "status"), time_field="appointment_at"),
+    parameters=ListParameters(
+        {
+            "external_id": filters.Exact("external_id"),
+            "session_id": filters.Exact("session_id"),
+            "customer_id": filters.Exact("customer_id"),
+            "status": filters.Enumerated("status", [*AppointmentStatus]),
+        },
+        repeatable=frozenset({"status"}),
+    ),
+    search_rows=SearchRows("title"),
     keeps_deleted=True,
 )
 AppointmentRecord = Record[Appointment, AppointmentRow]

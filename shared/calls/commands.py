@@ -23,7 +23,7 @@ from shared.core.limits import LATEST_CALL_DAYS
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import fields
-from shared.resources.collections import revise
+from shared.resources.documents import revise
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, SessionId, Time
 from shared.store import table
 from shared.store.keys import Scope

@@ -50,7 +50,8 @@ def end(
     changed: Session = {**before, **changes}
     last = _last_changes(changed, ending, now)
     due = tasks.NO_WORK if due_at is None else tasks.due_attributes(before["id"], due_at)
-    writes: list[table.Write] = [sessions.save_changes(scope, record, {**changes, **last}, due)]
+    update = sessions.save_changes(scope, record, {**changes, **last}, due)
+    writes: list[table.Write] = [update]
     if frees_customer and "customer_deleted" not in record.row:
         pk, is_active = scope.pk(CUSTOMERS.kind), table.equals("active_session", before["id"])
         writes.append(table.Update(pk, before["customer_id"], set={"active_session": None}, condition=is_active))
@@ -66,7 +67,7 @@ def end(
         consent = consents.find(scope, before["to"])
         if consent.is_pending:
             writes.append(consents.save(consent, consents.without_session(consent, before["id"])))
-    return Change(SESSIONS.after_write(record, writes).doc, writes)
+    return Change(SESSIONS.after_replace(record, update).doc, writes)
 
 
 def _last_changes(session: Session, ending: Ending, now: clock.Instant) -> SessionChanges:

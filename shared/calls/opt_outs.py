@@ -19,7 +19,7 @@ from shared.core.call_statuses import ENDED, OPTED_OUT, ConsentStatus
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import list_pages
-from shared.resources.collections import revise
+from shared.resources.documents import revise
 from shared.resources.queries import Query
 from shared.store import table, transactions
 from shared.store.keys import Scope

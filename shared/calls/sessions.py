@@ -28,7 +28,10 @@ from shared.core.call_statuses import (
 )
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.resources import filters
-from shared.resources.collections import Collection, Record, Resource, ResourceRow, revise
+from shared.resources.collections import Collection, OldRows, Record, ResourceRow
+from shared.resources.documents import Resource, revise
+from shared.resources.filters import ListParameters
+from shared.resources.indexes import Indexes
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Keywords, Metadata, SessionId, Time
 from shared.store import table
 from shared.store.keys import Scope
@@ -226,17 +229,18 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
     Session,
     kind="session",
     prefix="sess_",
-    indexed=("appointment_id", "customer_id", "call_status", "channel"),
-    filters={
-        "appointment_id": filters.Exact("appointment_id"),
-        "customer_id": filters.Exact("customer_id"),
-        # One index serves both: the table's four are used.
-        "call_status": filters.Enumerated("call_status", (), _OF_STATUS),
-        "outcome": filters.Enumerated("call_status", (), _OF_OUTCOME),
-        "channel": filters.Enumerated("channel", [*Channel]),
-    },
-    values=_values,
-    added={"not_before": None, "dial_at": None, "outcome": _known_outcome},
+    indexes=Indexes(("appointment_id", "customer_id", "call_status", "channel"), values=_values),
+    parameters=ListParameters(
+        {
+            "appointment_id": filters.Exact("appointment_id"),
+            "customer_id": filters.Exact("customer_id"),
+            # One index serves both: the table's four are used.
+            "call_status": filters.Enumerated("call_status", (), _OF_STATUS),
+            "outcome": filters.Enumerated("call_status", (), _OF_OUTCOME),
+            "channel": filters.Enumerated("channel", [*Channel]),
+        }
+    ),
+    old_rows=OldRows(added={"not_before": None, "dial_at": None, "outcome": _known_outcome}),
 )
 
 

@@ -33,7 +33,8 @@ from shared.conversations.turns import ClaimedTurn
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
-from shared.resources.collections import revise
+from shared.resources.collections import Writes
+from shared.resources.documents import revise
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -78,17 +79,17 @@ def _insert(
     conversation: Conversation,
     internal: Mapping[str, table.Value] | None = None,
     thread_taken: table.Refusal | None = None,
-) -> list[table.Write]:
-    """The writes that create a conversation, that of its own row first.
+) -> Writes[table.Put]:
+    """The writes that create a conversation.
 
     `thread_taken` is the refusal if its `external_id` already has an active conversation.
     """
-    writes: list[table.Write] = [*CONVERSATIONS.insert(scope, conversation, internal)]
-    if conversation["external_id"] is not None:
-        pk, sk = thread_key(scope, conversation["external_id"])
-        row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}
-        writes.append(table.Put(row, refusal=thread_taken))
-    return writes
+    writes = CONVERSATIONS.insert(scope, conversation, internal)
+    if conversation["external_id"] is None:
+        return writes
+    pk, sk = thread_key(scope, conversation["external_id"])
+    row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}
+    return *writes, table.Put(row, refusal=thread_taken)
 
 
 def end(
@@ -228,7 +229,7 @@ def add_user_message_to_thread(
     conversation = _new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = _new_message(scope, conversation, body)
     inserts = _insert(scope, _after(conversation, message), _internal(message))
-    return _with_turn(scope, message, CONVERSATIONS.after_write(None, inserts), [*writes, *inserts], seconds_left)
+    return _with_turn(scope, message, CONVERSATIONS.record(inserts[0].row), [*writes, *inserts], seconds_left)
 
 
 def _add_message(
@@ -238,7 +239,7 @@ def _add_message(
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
     writes = CONVERSATIONS.replace(scope, record, _after(record.doc, message), _internal(message))
-    return _with_turn(scope, message, CONVERSATIONS.after_write(record, writes), writes, seconds_left)
+    return _with_turn(scope, message, CONVERSATIONS.after_replace(record, writes[0]), writes, seconds_left)
 
 
 def _with_turn(

@@ -56,7 +56,7 @@ from shared.core.log import logger
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.projects import usage
 from shared.resources import fields, list_pages
-from shared.resources.collections import revise
+from shared.resources.documents import revise
 from shared.resources.queries import Query
 from shared.store import table, transactions
 from shared.store.keys import Scope

@@ -18,7 +18,10 @@ from shared.agent.tools import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
 from shared.core import clock, ids
 from shared.resources import fields, filters, list_pages, queries
-from shared.resources.collections import Collection, Record, Resource, ResourceRow
+from shared.resources.collections import Collection, OldRows, Record, ResourceRow
+from shared.resources.documents import Resource
+from shared.resources.filters import ListParameters
+from shared.resources.indexes import Indexes
 from shared.resources.queries import Query
 from shared.resources.schema import ConversationId, CustomerId, Keywords, MessageId, Metadata, Time, at_most
 from shared.store import table
@@ -259,19 +262,26 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     Conversation,
     kind="conversation",
     prefix="conv_",
-    indexed=("external_id", "customer_id", "status", "waiting"),
-    filters={
-        "external_id": filters.Exact("external_id"),
-        "customer_id": filters.Exact("customer_id"),
-        "status": filters.Enumerated("status", [*ConversationStatus]),
-        "waiting": filters.Enumerated("waiting", ("true", "false")),
-    },
-    values=lambda doc: {**doc, "waiting": "true" if doc["waiting"] else "false"},
-    waiting_since=lambda doc: doc["handoff"] and doc["handoff"]["at"],
-    added={"waiting": False, "handoff": None},
+    indexes=Indexes(
+        ("external_id", "customer_id", "status", "waiting"),
+        values=lambda doc: {**doc, "waiting": "true" if doc["waiting"] else "false"},
+        waiting_since=lambda doc: doc["handoff"] and doc["handoff"]["at"],
+    ),
+    parameters=ListParameters(
+        {
+            "external_id": filters.Exact("external_id"),
+            "customer_id": filters.Exact("customer_id"),
+            "status": filters.Enumerated("status", [*ConversationStatus]),
+            "waiting": filters.Enumerated("waiting", ("true", "false")),
+        }
+    ),
+    old_rows=OldRows(added={"waiting": False, "handoff": None}),
 )
 MESSAGES: Collection[Message, ResourceRow] = Collection(
-    Message, kind="message", prefix="msg_", created=None, takes_order=True
+    Message,
+    kind="message",
+    prefix="msg_",
+    parameters=ListParameters(created=None, takes_order=True),
 )
 ConversationRecord = Record[Conversation, ConversationRow]
 

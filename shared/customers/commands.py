@@ -10,7 +10,7 @@ from shared.core.errors import ApiError, Code
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
 from shared.resources import fields
-from shared.resources.collections import apply_changes, changes_of, revise, revise_deleted
+from shared.resources.documents import apply_changes, changes_of, revise, revise_deleted
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change

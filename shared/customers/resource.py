@@ -7,8 +7,12 @@ from typing import Annotated, Literal, NotRequired
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code, not_found_in_body
 from shared.resources import fields, filters
-from shared.resources.collections import Collection, Record, Resource, ResourceRow
+from shared.resources.collections import Collection, OldRows, Record, ResourceRow
+from shared.resources.documents import Resource
+from shared.resources.filters import ListParameters
+from shared.resources.indexes import Indexes
 from shared.resources.schema import E164, CustomerId, Keywords, Metadata, Time, at_most
+from shared.resources.search import SearchRows
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -51,14 +55,16 @@ CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
     Customer,
     kind="customer",
     prefix="cust_",
-    indexed=("external_id", "phone", "email"),
-    filters={
-        "external_id": filters.Exact("external_id"),
-        "phone": filters.Phone("phone"),
-        "email": filters.Exact("email"),
-    },
-    added={"do_not_call": False},
-    searched="name",
+    indexes=Indexes(("external_id", "phone", "email")),
+    parameters=ListParameters(
+        {
+            "external_id": filters.Exact("external_id"),
+            "phone": filters.Phone("phone"),
+            "email": filters.Exact("email"),
+        }
+    ),
+    old_rows=OldRows(added={"do_not_call": False}),
+    search_rows=SearchRows("name"),
     keeps_deleted=True,
 )
 CustomerRecord = Record[Customer, CustomerRow]

@@ -164,10 +164,10 @@ def list_filters() -> str:
     rows = []
     for path, collection in LISTS.items():
         names = (
-            f"`{name}` (may be repeated)" if name in collection.repeatable else f"`{name}`"
-            for name in collection.filters
+            f"`{name}` (may be repeated)" if name in collection.parameters.repeatable else f"`{name}`"
+            for name in collection.parameters.filters
         )
-        ranges = (f"`{name}`" for name in (collection.time_field, collection.created) if name)
+        ranges = (f"`{name}`" for name in (collection.indexes.time_field, collection.parameters.created) if name)
         rows.append((f"`{path}`", ", ".join(names), ", ".join(ranges)))
     return _table(("List", "Filters", "Ranges"), rows)
 

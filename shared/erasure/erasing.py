@@ -342,7 +342,7 @@ def rows_of(collection: Collection[Any, Any], scope: Scope, customer_id: str) ->
 
 def _entries(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> Iterator[list[table.Row]]:
     """The index entries of a customer's resources: first those that are not deleted, because a row moves only once."""
-    index, partition = collection.of_customer(scope, customer_id)
+    index, partition = collection.with_value(scope, "customer_id", customer_id)
     yield from table.query(partition, index=index, limit=_PAGE)
     if collection.keeps_deleted:
         index, partition = collection.deleted_of(scope, customer_id)

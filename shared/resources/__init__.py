@@ -1,1 +1,1 @@
-"""The common parts of all resources: fields, documents, collections, lists, and the reading of pages."""
+"""The common parts of all resources: fields, documents, indexes, collections, lists, and the reading of pages."""

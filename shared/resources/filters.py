@@ -1,4 +1,4 @@
-"""Filters: from the text of a query parameter to a field and its accepted values (promises 3)."""
+"""The query parameters of a list, and its filters: from a text to a field and its accepted values (promises 3)."""
 
 from __future__ import annotations
 
@@ -72,3 +72,17 @@ class Enumerated:
 
 
 Filter = Exact | Phone | Enumerated
+
+
+@dataclass(frozen=True)
+class ListParameters:
+    """The query parameters that a list has beside those of all lists."""
+
+    filters: Mapping[str, Filter] = dataclasses.field(default_factory=dict)
+    """By query parameter."""
+    repeatable: frozenset[str] = frozenset()
+    """The query parameters that may occur more than once; a row matches if it has any of the values."""
+    takes_order: bool = False
+    """Whether the list takes `order`. Such a list is in ascending order by default."""
+    created: str | None = "created_at"
+    """The name of the creation time in the range parameters; None if the list has none."""

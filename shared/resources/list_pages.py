@@ -83,7 +83,7 @@ def read(
             size += len(row["doc"].encode())
             if full or (size > BYTES and page):
                 return _continued(collection, query, page)
-            page.append(collection.complete(row))
+            page.append(collection.old_rows.complete(row))
         examined += count
         if page and examined >= EXAMINED:
             return _continued(collection, query, page)
@@ -155,7 +155,7 @@ def _conditions(scope: Scope, collection: Collection[Any, Any], query: Query) ->
         return [(f"{order}0", [scope.pk(collection.kind)])]
     return [
         (f"{order}{number}", [scope.index(collection.kind, name, value) for value in query.filters[name]])
-        for number, name in enumerate(collection.indexed, start=1)
+        for number, name in enumerate(collection.indexes.fields, start=1)
         if name in query.filters
     ]
 
@@ -244,7 +244,7 @@ def _matches(collection: Collection[Any, Any], query: Query, row: table.Row, sor
         return False
     if not query.filters:
         return True
-    values = collection.values(json.loads(row["doc"]))
+    values = collection.indexes.values(json.loads(row["doc"]))
     return all(values.get(name) in allowed for name, allowed in query.filters.items())
 
 
@@ -269,7 +269,7 @@ def _before_time(scope: Scope, collection: Collection[Any, Any], cursor: str) ->
     row = collection.row(scope, cursor)
     if row is None:
         raise queries.cursor_invalid()
-    return f"{clock.iso(collection.latest_time(row))}#{ids.before(collection.prefix, cursor)}"
+    return f"{clock.iso(collection.indexes.latest_time(row))}#{ids.before(collection.prefix, cursor)}"
 
 
 def _continued(collection: Collection[Any, Any], query: Query, rows: list[table.Row]) -> Page[Any]:
@@ -282,7 +282,7 @@ def _continued(collection: Collection[Any, Any], query: Query, rows: list[table.
     if not query.by_time:
         return Page(rows, rows[-1]["sk"])
     first, end = rows[0]["sort_time"], len(rows)
-    while end and f"{clock.iso(collection.latest_time(rows[end - 1]))}#{rows[end - 1]['sk']}" > first:
+    while end and f"{clock.iso(collection.indexes.latest_time(rows[end - 1]))}#{rows[end - 1]['sk']}" > first:
         end -= 1
     rows = rows[:end] or rows
     return Page(rows, queries.time_cursor(rows[-1]))

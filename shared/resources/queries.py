@@ -71,22 +71,22 @@ class Page(Generic[D]):
 
 def parameters(collection: Collection[Any, Any]) -> frozenset[str]:
     """The names of all query parameters of the list."""
-    times = (name for name in (collection.created, collection.time_field) if name)
+    times = (name for name in (collection.parameters.created, collection.indexes.time_field) if name)
     ranges = [f"{name}[{comparison}]" for name in times for comparison in COMPARISONS]
-    order = ["order"] if collection.takes_order else []
-    return frozenset(("limit", "starting_after", *order, *collection.filters, *ranges))
+    order = ["order"] if collection.parameters.takes_order else []
+    return frozenset(("limit", "starting_after", *order, *collection.parameters.filters, *ranges))
 
 
 def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> Query:
     """Validate the query parameters of a list. Raises ApiError."""
     filters: dict[str, tuple[str, ...]] = {}
     for name, texts in values.items():
-        if len(texts) > 1 and name not in collection.repeatable:
+        if len(texts) > 1 and name not in collection.parameters.repeatable:
             raise ApiError(Code.PARAMETER_INVALID, f"{name} can be sent only once.", param=name)
-        if name in collection.filters:
+        if name in collection.parameters.filters:
             field, accepted = "", dict[str, None]()
             for text in texts:
-                field, *matching = _parse(name, text, collection.filters[name])
+                field, *matching = _parse(name, text, collection.parameters.filters[name])
                 accepted.update(dict.fromkeys(matching))
             # Two parameters may filter by one field: a row must match both.
             filters[field] = tuple(value for value in accepted if value in filters.get(field, accepted))
@@ -100,7 +100,7 @@ def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> 
         max_id=max_id,
         min_time=min_time,
         max_time=max_time,
-        forward=collection.takes_order and _order(values.get("order", ["asc"])[0]) == "asc",
+        forward=collection.parameters.takes_order and _order(values.get("order", ["asc"])[0]) == "asc",
     )
 
 
@@ -158,9 +158,10 @@ def _parse(name: str, text: str, parse: Callable[[str], tuple[str, ...]]) -> tup
 
 def _id_range(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> tuple[str | None, str | None]:
     lower, upper = [], []
-    for comparison, param, text in _bounds(collection.created, values):
+    created = collection.parameters.created
+    for comparison, param, text in _bounds(created, values):
         # The time in `text` is the interval from `start` to before `end`: a second has 1,000 milliseconds.
-        start, end = _created_second(param, text) if collection.created == "created" else _created_instant(param, text)
+        start, end = _created_second(param, text) if created == "created" else _created_instant(param, text)
         if comparison in ("gt", "gte"):
             lower.append(ids.first_of(collection.prefix, end if comparison == "gt" else start))
         else:
@@ -172,7 +173,7 @@ def _id_range(collection: Collection[Any, Any], values: Mapping[str, list[str]])
 
 def _time_range(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> tuple[str | None, str | None]:
     lower, upper = [], []
-    for comparison, param, text in _bounds(collection.time_field, values):
+    for comparison, param, text in _bounds(collection.indexes.time_field, values):
         time = clock.iso(_instant(param, text))
         if comparison in ("gt", "gte"):
             lower.append(time + _AFTER_EVERY_ID if comparison == "gt" else time)

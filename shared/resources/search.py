@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from shared.core import settings
 from shared.store import table
@@ -37,6 +39,24 @@ _LETTERS = str.maketrans(
 )
 """Letters that Unicode does not decompose, although people leave out the stroke."""
 _NOTATION = re.compile(r"\+?[0-9\s()/.\u2010-\u2015-]+")
+
+
+@dataclass(frozen=True)
+class SearchRows:
+    """What the resources of a type are found by: the words of a field, and the phone of those that have one."""
+
+    field: str
+
+    def found_by(self, doc: Mapping[str, Any]) -> str | None:
+        """What the search rows of this resource are made of; None if it is to have none, as when it is deleted."""
+        return found_by(*self._text_and_phone(doc)) if doc["deleted_at"] is None else None
+
+    def differ(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Whether a change of the resource changes what it is found by."""
+        return self._text_and_phone(before) != self._text_and_phone(after)
+
+    def _text_and_phone(self, doc: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        return doc[self.field], doc.get("phone")
 
 
 def words(text: str) -> list[str]:

@@ -18,6 +18,8 @@ from shared.core.errors import not_found
 from shared.core.event_types import EVENT_TYPES, WILDCARDS
 from shared.resources import fields, filters
 from shared.resources.collections import Collection
+from shared.resources.filters import ListParameters
+from shared.resources.indexes import Indexes
 from shared.resources.schema import EventId, UnixTime, one_of
 from shared.store import table
 from shared.store.keys import Scope, scope_of
@@ -86,13 +88,14 @@ EVENTS: Collection[Event, EventRow] = Collection(
     Event,
     kind="event",
     prefix="evt_",
-    indexed=("object_id", "type"),
-    filters={
-        "type": filters.Enumerated("type", EVENT_TYPES, wildcards=FAMILIES),
-        "object_id": filters.Exact("object_id"),
-    },
-    created="created",
-    values=_values,
+    indexes=Indexes(("object_id", "type"), values=_values),
+    parameters=ListParameters(
+        {
+            "type": filters.Enumerated("type", EVENT_TYPES, wildcards=FAMILIES),
+            "object_id": filters.Exact("object_id"),
+        },
+        created="created",
+    ),
 )
 
 
@@ -115,7 +118,7 @@ class NewEvent:
     def row(self) -> table.Row:
         """The event's row."""
         row = {"pk": self.scope.pk(EVENTS.kind), "sk": self.id, "kind": EVENTS.kind, "doc": self.doc}
-        index = EVENTS.index(self.scope, json.loads(self.doc))
+        index = EVENTS.indexes.attributes(self.scope, EVENTS.kind, json.loads(self.doc))
         return row | index | {"expires_at": table.expiry(self.instant + RETENTION_MS)}
 
 

@@ -229,7 +229,7 @@ def test_each_list_takes_the_parameters_that_are_promised() -> None:
 
 def test_a_row_is_in_the_indexes_of_the_fields_that_it_has() -> None:
     doc = {"id": f"appt_{ULID}", "customer_id": "cust_1", "status": "pending", "appointment_at": "x"}
-    found = appointments.APPOINTMENTS.index(SCOPE, doc)
+    found = appointments.APPOINTMENTS.indexes.attributes(SCOPE, "appointment", doc)
 
     assert {name for name, value in found.items() if value} == {"f3", "f4", "t0", "t3", "t4", "sort_time"}
     assert {name for name, value in found.items() if not value} == {"f1", "f2", "t1", "t2"}
@@ -243,11 +243,14 @@ def test_a_row_is_in_the_indexes_of_the_fields_that_it_has() -> None:
 def test_every_index_of_a_list_is_one_of_the_table(listed: Collection[Any, Any]) -> None:
     indexes = {index.hash_key for index in topology.TABLE.indexes}
 
-    assert {f"f{number + 1}" for number in range(len(listed.indexed))} <= indexes
-    assert not listed.time_field or {f"t{number}" for number in range(len(listed.indexed) + 1)} <= indexes
+    count = len(listed.indexes.fields)
+
+    assert {f"f{number + 1}" for number in range(count)} <= indexes
+    assert not listed.indexes.time_field or {f"t{number}" for number in range(count + 1)} <= indexes
 
 
 def test_values_that_are_alike_only_to_python_do_not_share_an_index_partition() -> None:
-    one, other = (customers.CUSTOMERS.index(SCOPE, {"external_id": text}) for text in ("1", "1 "))
+    indexes = customers.CUSTOMERS.indexes
+    one, other = (indexes.attributes(SCOPE, "customer", {"external_id": text}) for text in ("1", "1 "))
 
     assert one["f1"] != other["f1"]

@@ -15,6 +15,7 @@ from shared.core.errors import not_found
 from shared.core.limits import RETRY_SCHEDULE_S
 from shared.resources import fields
 from shared.resources.collections import Collection
+from shared.resources.filters import ListParameters
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
 from shared.store import table
 from shared.store.keys import Scope, scope_of
@@ -199,7 +200,9 @@ def phase(row: DeliveryRow, endpoint: EndpointSnapshot | None, token: str | None
     return Phase.WAITING
 
 
-DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(Delivery, kind="delivery", prefix="whd_", created=None)
+DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(
+    Delivery, kind="delivery", prefix="whd_", parameters=ListParameters(created=None)
+)
 
 
 def partition(scope: Scope, event_id: str) -> str:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from shared.core import clock
 from shared.core.errors import ApiError, Code
-from shared.resources.collections import apply_changes, changes_of, revise
+from shared.resources.documents import apply_changes, changes_of, revise
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change

@@ -17,7 +17,9 @@ from shared.core import clock, limits, settings
 from shared.core.errors import ApiError, Code
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
-from shared.resources.collections import Collection, Record, Resource, ResourceRow
+from shared.resources.collections import Collection, OldRows, Record, ResourceRow
+from shared.resources.documents import Resource
+from shared.resources.filters import ListParameters
 from shared.resources.schema import Keywords, Time, WebhookEndpointId, at_most
 from shared.store import table
 from shared.store.keys import Scope
@@ -168,9 +170,8 @@ WEBHOOK_ENDPOINTS: Collection[WebhookEndpoint, WebhookEndpointRow] = Collection(
     WebhookEndpoint,
     kind="webhook_endpoint",
     prefix="whk_",
-    created=None,
-    added={"previous_secret_expires_at": None},
-    expires="previous_secret_expires_at",
+    parameters=ListParameters(created=None),
+    old_rows=OldRows(added={"previous_secret_expires_at": None}, expires="previous_secret_expires_at"),
 )
 WebhookEndpointRecord = Record[WebhookEndpoint, WebhookEndpointRow]
 

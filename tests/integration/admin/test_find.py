@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from infra.manage.customers import renew_search_rows
 from shared.admin import members
 from shared.appointments.resource import APPOINTMENTS
 from shared.core import ids
@@ -241,9 +242,9 @@ def test_what_was_stored_before_gets_its_rows_and_loses_them(
     monkeypatch.setenv("SEARCH", "1")
     person(stage, "New Hand")
     with as_test():
-        assert [one.renew_search_rows(desk.scope) for one in (CUSTOMERS, APPOINTMENTS)] == [1, 0]
-        assert CUSTOMERS.renew_search_rows(desk.scope) == 0
+        assert [renew_search_rows(one, desk.scope) for one in (CUSTOMERS, APPOINTMENTS)] == [1, 0]
+        assert renew_search_rows(CUSTOMERS, desk.scope) == 0
         assert desk.found("old hand") == [old]
         monkeypatch.setenv("SEARCH", "0")
-        assert CUSTOMERS.renew_search_rows(desk.scope) == 2
+        assert renew_search_rows(CUSTOMERS, desk.scope) == 2
     assert [*search_rows(desk.scope)] == []
