@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.admin import members
-from shared.agent.tools import HandoffReason
+from shared.agent.actions import HandoffReason
 from shared.appointments.resource import AppointmentStatus
 from shared.calls.consent import consents
 from shared.conversations import resource as conversations

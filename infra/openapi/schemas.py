@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 from infra.openapi import examples, text
-from shared.agent.tools import Action
+from shared.agent.actions import Action
 from shared.conversations.resource import AddedMessage
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields, queries, schema

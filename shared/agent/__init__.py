@@ -1,11 +1,15 @@
 """The agent that replies to customers: a Protocol with two implementations, and the tools that both use.
 
-    scripted    test mode and the local runner: deterministic, no network
-    bedrock     live mode: a model on Amazon Bedrock
+    scripted          test mode and the local runner: deterministic, no network
+    bedrock           live mode: a model on Amazon Bedrock
+    turn              what an agent gets for a turn, and what it did
+    tools             what an agent can do
+    actions           what clients see of it
+    opt_out_messages  messages that opt out, which the service itself replies to
 
 An agent gets the messages of a conversation and the input of a turn, and returns a reply with what it did. It does not
-write: the tools stage at most one change, which the turn commits together with the reply, and a wish to be contacted no
-more, which is kept before it (promises 8 and 11).
+write: the tools stage at most one change, which the turn commits together with the reply. An opt-out is committed
+before the reply (promises 8 and 11).
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from shared.agent.tools import Action, HandoffReason, TurnInput, TurnResult
+from shared.agent.actions import Action, HandoffReason
+from shared.agent.turn import TurnInput, TurnResult
 from shared.core import metrics
 from shared.store.keys import Scope
 

@@ -19,8 +19,10 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out_wishes
-from shared.agent.tools import TOOLS, HandoffReason, ToolResult, Tools, TurnInput, TurnResult, handoff
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out_messages
+from shared.agent.actions import HandoffReason, handoff
+from shared.agent.tools import TOOLS, ToolResult, Tools
+from shared.agent.turn import OptOutQuestion, TurnInput, TurnResult
 from shared.agent.wording import CANNOT_HELP, visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.aws import services
@@ -111,7 +113,7 @@ class Bedrock:
         """
         deadline = self.monotonic() + seconds
         tools = Tools(turn_input)
-        messages = history(utterances, tools.turn_input.in_call)
+        messages = history(utterances, in_call=turn_input.call is not None)
         if about := _about_the_business(tools):
             messages[0]["content"].insert(0, {"text": about})
         tokens_in = tokens_out = rounds = mistakes = 0
@@ -226,14 +228,14 @@ def question(tools: Tools) -> str:
     """The question whether to commit the proposal. It is generated, because a model's text could differ from it."""
     proposal = tools.result.proposed
     assert proposal is not None
-    if proposal.kind == "opt_out":
-        return opt_out_wishes.QUESTION
+    if isinstance(proposal, OptOutQuestion):
+        return opt_out_messages.QUESTION
     appointment = next(view for view in tools.list_appointments() if view.id == proposal.appointment_id)
     title = " ".join(without_links(appointment.title or "").split())[:80]
     name = f"your appointment “{title}”" if title else "your appointment"
     present, zone = appointment.local, f" ({appointment.timezone})"
     new = proposal.at and clock.local(clock.parse(proposal.at), ZoneInfo(appointment.timezone))
-    if tools.turn_input.in_call:
+    if tools.turn_input.call is not None:
         present, zone, new = _to_speech(present), "", new and _to_speech(new)
     offer = (
         f"I would move {name} from {present} to {new}{zone}." if new else f"I would cancel {name} on {present}{zone}."
@@ -270,12 +272,13 @@ def _system(tools: Tools) -> list[str]:
     """The system prompt in blocks. It contains only our text and, in a call, the instructions of the business."""
     now = clock.now()
     blocks = [SYSTEM, f"It is now {clock.iso(now)} (UTC), a {_weekday(now)}."]
-    if tools.turn_input.in_call:
+    call = tools.turn_input.call
+    if call is not None:
         blocks.append(IN_CALL)
-        if tools.turn_input.timezone:
-            blocks.append(f"Without an appointment, times that the customer names are in {tools.turn_input.timezone}.")
-        if tools.turn_input.instructions and tools.turn_input.instructions.strip():
-            blocks.append(f"{INSTRUCTIONS_INTRO}\n\n{tools.turn_input.instructions}")
+        if call.timezone:
+            blocks.append(f"Without an appointment, times that the customer names are in {call.timezone}.")
+        if call.instructions and call.instructions.strip():
+            blocks.append(f"{INSTRUCTIONS_INTRO}\n\n{call.instructions}")
     return blocks
 
 

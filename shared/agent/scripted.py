@@ -25,9 +25,11 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from shared.agent import Reply, Utterance, assent, dates, phrases
+from shared.agent.actions import HandoffReason
 from shared.agent.phrases import CALL, CANCEL, CONFIRM, MOVE
 from shared.agent.simulated_messages import HANDOFF, MARKDOWN, RICH
-from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput
+from shared.agent.tools import Tools
+from shared.agent.turn import AppointmentProposal, AppointmentView, CallContext, TurnInput
 from shared.agent.wording import ATTEND, describe, describe_hours, escape, local_time, long_time, why_not
 from shared.appointments.resource import AppointmentStatus
 from shared.core import clock
@@ -82,13 +84,13 @@ class _LastMessage:
         self.thread = _thread(utterances)
         latest = self.thread[-1]
         self.text, self.plain, self.previous = latest.text, latest.plain, latest.previous
-        self.topic = CONFIRM if tools.turn_input.in_call and self.previous.endswith(ATTEND) else latest.topic
+        self.topic = CONFIRM if self.turn_input.call and self.previous.endswith(ATTEND) else latest.topic
         self.now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
         self.upcoming = [a for a in tools.list_appointments() if a.status != AppointmentStatus.CANCELLED]
         self.numbered_list = "\n".join(f"{n}. {describe(a, details=True)}" for n, a in enumerate(self.upcoming, 1))
         self.yes, self.no = assent.agrees(self.text), assent.refuses(self.text)
         # In a call, to have no time now is to ask for another call, and the time of that one may be given.
-        in_call = tools.turn_input.in_call
+        in_call = self.turn_input.call is not None
         call_text = dates.without(re.sub(phrases.BUSY, "call me", self.plain)) if in_call else self.plain
         rows = {CONFIRM: dates.without(self.plain), CALL: call_text}
         self.requests = [change for change, text in rows.items() if phrases.consists_of(text, change)]
@@ -149,7 +151,7 @@ class _LastMessage:
         if len(self.wanted) > 1:
             return f"I can only do one thing at a time. {_UNCHANGED} What first: {' or '.join(self.wanted)}?"
         if self.wanted == [CALL]:
-            return self._call_later() if self.turn_input.in_call else self._call_now()
+            return self._call_now() if self.turn_input.call is None else self._call_later(self.turn_input.call)
         if self.wanted and not self.upcoming:
             return f"You have no upcoming appointment to {self.wanted[0]}. {_OFFER}"
         return self._change(self.wanted[0]) if self.wanted else None
@@ -236,7 +238,7 @@ class _LastMessage:
     def _offer(self, name: str, choice: AppointmentView) -> str:
         """The question whether to move it to the proposed time, which may be another than the wished one."""
         proposal = self.result.proposed
-        if proposal is None or proposal.at is None:
+        if not isinstance(proposal, AppointmentProposal) or proposal.at is None:
             return ""
         at = long_time(local_time(proposal.at, choice.timezone))
         if self.result.problem is None:
@@ -245,7 +247,7 @@ class _LastMessage:
 
     def _staff_decides(self) -> str:
         why = "Our team decides about new times." if self.result.problem is None else why_not(self.result.problem)
-        goodbye = " Goodbye!" if self.turn_input.in_call else ""
+        goodbye = " Goodbye!" if self.turn_input.call else ""
         return f"{why} Someone will be in touch with you.{goodbye}"
 
     def _call_now(self) -> str:
@@ -258,9 +260,9 @@ class _LastMessage:
         when = long_time(local_time(clock.iso(at), self.turn_input.settings["timezone"]))
         return f"All right. We do not call at this hour; we will call you on {when}."
 
-    def _call_later(self) -> str:
+    def _call_later(self, call: CallContext) -> str:
         """End the call for now, as soon as the time of the next one is clear."""
-        of_call = self.turn_input.timezone or self.turn_input.settings["timezone"]
+        of_call = call.timezone or self.turn_input.settings["timezone"]
         zone = self.upcoming[0].timezone if self.upcoming else of_call
         is_request = self.requests or (self.topic == CALL and dates.names_any(self.plain))
         at = self._read([re.sub(phrases.BUSY, "", one.plain) for one in self.thread if is_request], zone)

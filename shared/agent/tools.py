@@ -8,112 +8,31 @@ message agrees (`shared/agent/assent.py`).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from shared.agent_settings import hours, policy
-from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
-from shared.agent_settings.resource import DEFAULTS, Settings
-from shared.appointments import commands as appointment_commands
-from shared.appointments.resource import (
-    APPOINTMENTS,
-    Appointment,
-    AppointmentPatch,
-    AppointmentRecord,
-    AppointmentStatus,
+from shared.agent.actions import AppointmentActionType, HandoffReason, handoff
+from shared.agent.turn import (
+    AppointmentProposal,
+    AppointmentView,
+    OptOutQuestion,
+    StagedChange,
+    TurnInput,
+    TurnResult,
+    to_view,
 )
+from shared.agent_settings import policy
+from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
+from shared.appointments import commands as appointment_commands
+from shared.appointments.resource import AppointmentPatch, AppointmentRecord, AppointmentStatus
 from shared.core import clock, limits
 from shared.core.call_statuses import CallOutcome
 from shared.core.errors import ApiError
-from shared.customers.resource import must_exist
-from shared.resources import fields
-from shared.resources.schema import AppointmentId, CustomerId, SessionId
-from shared.store import table
-from shared.store.keys import Scope
-
-if TYPE_CHECKING:
-    from shared.agent.assent import ProposalKind
 
 LATEST_CALL_MS = limits.LATEST_CALL_DAYS * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
-
-
-class HandoffReason(StrEnum):
-    """Why a person is needed (promises 11)."""
-
-    PERSON_REQUESTED = "person_requested"
-    """The customer asks for a person."""
-    COMPLAINT = "complaint"
-    """The customer complains."""
-    OUTSIDE_SCOPE = "outside_scope"
-    """It is about something that the agent does not do."""
-    CANNOT_HELP = "cannot_help"
-    """The agent does not know how to help."""
-    CHANGE_REQUESTED = "change_requested"
-    """A person must decide about a new time."""
-    CUSTOMER_DELETED = "customer_deleted"
-    """The customer is deleted."""
-    AGENT_FAILED = "agent_failed"
-    """The reply is an apology. In a conversation, the agent answers the next message again (promises 8)."""
-    CONTENT_FILTERED = "content_filtered"
-    """The model's provider filtered the message or the reply."""
-
-
-class HandoffAction(TypedDict):
-    """The conversation was handed to a person (promises 8)."""
-
-    type: Literal["handoff"]
-    """The type of the action."""
-    reason: HandoffReason
-    """Why a person is needed."""
-
-
-AppointmentActionType = Literal["appointment_confirmed", "appointment_rescheduled", "appointment_cancelled"]
-
-
-class AppointmentAction(TypedDict):
-    """An appointment was changed (promises 8)."""
-
-    type: AppointmentActionType
-    """The type of the action: how the appointment was changed."""
-    appointment_id: AppointmentId
-    """The appointment that was changed."""
-
-
-class CallRequestedAction(TypedDict):
-    """A call to the customer was requested (promises 8)."""
-
-    type: Literal["call_requested"]
-    """The type of the action."""
-    session_id: SessionId
-    """The session of the call."""
-
-
-class ConversationEndedAction(TypedDict):
-    """The conversation was ended (promises 8)."""
-
-    type: Literal["conversation_ended"]
-    """The type of the action."""
-
-
-class CustomerOptedOutAction(TypedDict):
-    """The customer is not to be called or written to again (promises 11)."""
-
-    type: Literal["customer_opted_out"]
-    """The type of the action."""
-    customer_id: CustomerId
-    """The customer who opted out."""
-
-
-Action = HandoffAction | AppointmentAction | CallRequestedAction | ConversationEndedAction | CustomerOptedOutAction
-"""An action of a reply (promises 8)."""
-ActionType = AppointmentActionType | Literal["handoff", "call_requested", "conversation_ended", "customer_opted_out"]
-
-
 OFFERED_REASONS = (
     HandoffReason.PERSON_REQUESTED,
     HandoffReason.COMPLAINT,
@@ -125,142 +44,11 @@ OFFERED_REASONS = (
 
 
 @dataclass(frozen=True)
-class AppointmentView:
-    """An appointment of the customer as an agent sees it. `local` is the time in `timezone`.
-
-    An appointment without a zone of its own has that of the agent's settings.
-    """
-
-    id: str
-    status: AppointmentStatus
-    at: str
-    timezone: str
-    local: str
-    title: str | None
-    location: str | None
-    duration_minutes: int | None
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A change that the agent proposed, to be staged exactly if the user agrees.
-
-    `present_at` is the appointment's time at the proposal, `at` the new time; both RFC 3339 in UTC.
-    """
-
-    kind: ProposalKind
-    appointment_id: str
-    present_at: str
-    at: str | None = None
-
-    @classmethod
-    def from_json(cls, text: str | None) -> Proposal | None:
-        """The proposal in an attribute of a row; None without the attribute."""
-        return cls(**json.loads(text)) if text else None
-
-    def to_json(self) -> str:
-        """The attribute of a row that stores it."""
-        return fields.to_json(vars(self))
-
-
-OPT_OUT = Proposal("opt_out", "", "")
-"""The question whether the person opts out. Agents do not see it: `shared/agent/opt_out_wishes.py` reads the answer."""
-
-
-@dataclass(frozen=True)
 class ToolResult:
     """The result of a tool: whether it succeeded, and a sentence for the agent."""
 
     ok: bool
     message: str
-
-
-@dataclass(frozen=True)
-class TurnInput:
-    """What the agent gets for one turn of a conversation or call."""
-
-    appointments: Sequence[AppointmentRecord]
-    """The customer's next appointments, soonest first (`replies.MAX_APPOINTMENTS`); in a call, only its own."""
-    message: str
-    """The user's message of this turn."""
-    settings: Settings = field(default_factory=lambda: DEFAULTS)
-    """What the agent knows of the business, and what it may change."""
-    proposal: Proposal | None = None
-    """The proposal of the previous turn."""
-    customer_id: str | None = None
-    """The customer, deleted or not. None if a conversation has none."""
-    can_call: bool = False
-    """Whether the customer can be called by phone."""
-    in_call: bool = False
-    """Whether this is a turn of a call."""
-    instructions: str | None = None
-    """In a call: the instructions of the business."""
-    timezone: str | None = None
-    """In a call: the zone of its appointment, for the time of the next call."""
-    changed_before: bool = False
-    """In a call: whether an earlier turn changed an appointment."""
-
-    @property
-    def can_request_call(self) -> bool:
-        """Whether the customer can be called by phone because they ask for it."""
-        return self.can_call and not self.in_call
-
-    @property
-    def calls_at(self) -> clock.Instant | None:
-        """When a call that is requested now is made; None if calls are made at this hour."""
-        at = hours.next_open(self.settings["calling_hours"], ZoneInfo(self.settings["timezone"]), clock.now())
-        return at if at > clock.now() else None
-
-
-def handoff(reason: HandoffReason) -> Action:
-    """The action that hands over to a person."""
-    return {"type": "handoff", "reason": reason}
-
-
-@dataclass(frozen=True)
-class StagedChange:
-    """A change of an appointment that is to be committed with the reply."""
-
-    record: AppointmentRecord
-    """The appointment as it was read."""
-    doc: Appointment
-    """The appointment as it must be written."""
-
-    def writes(self, scope: Scope) -> list[table.Write]:
-        """The writes of the change, and the check that its customer is not deleted."""
-        customer_exists = must_exist(scope, self.doc["customer_id"], "customer")
-        return [*APPOINTMENTS.replace(scope, self.record, self.doc), customer_exists]
-
-
-@dataclass
-class TurnResult:
-    """What the agent did in one turn, to be committed with its reply."""
-
-    actions: list[Action] = field(default_factory=list)
-    """The `actions` of the reply."""
-    outcome: CallOutcome | None = None
-    """What came of the turn: of an appointment, also if it was so before, or that another person has answered."""
-    staged: StagedChange | None = None
-    """The change of an appointment, if there is one."""
-    proposed: Proposal | None = None
-    """The proposal for the next turn."""
-    problem: Problem | None = None
-    """Why the wished time is not possible. `proposed` is then the next possible one."""
-    wants_call: bool = False
-    """Whether the customer requested a call."""
-    call_later_at: clock.Instant | None = None
-    """The time of the next call that was requested, if one was named."""
-    ends_for_later: bool = False
-    """Whether this call ends because another one was requested."""
-
-    def has(self, *types: ActionType) -> bool:
-        """Whether one of the actions has one of these types."""
-        return any(action["type"] in types for action in self.actions)
-
-    @property
-    def ends_call(self) -> bool:
-        """Whether a call ends with the reply of this turn."""
-        return self.has("conversation_ended", "handoff", "customer_opted_out") or self.ends_for_later
 
 
 Method = TypeVar("Method", bound=Callable[..., "ToolResult | list[AppointmentView]"])
@@ -324,7 +112,7 @@ class Tools:
     def __init__(self, turn_input: TurnInput) -> None:
         self.turn_input, self.result = turn_input, TurnResult()
         # The answer to the question whether the person opts out is not the agent's to give.
-        self.proposal = None if turn_input.proposal == OPT_OUT else turn_input.proposal
+        self.proposal = turn_input.proposal if isinstance(turn_input.proposal, AppointmentProposal) else None
 
     @tool("The customer's coming appointments, soonest first.")
     def list_appointments(self) -> list[AppointmentView]:
@@ -346,7 +134,7 @@ class Tools:
             return _UNKNOWN
         if record.doc["status"] == AppointmentStatus.CANCELLED:
             return ToolResult(False, "The appointment is already cancelled.")
-        return self._propose(Proposal("cancel", appointment_id, record.doc["appointment_at"]))
+        return self._propose(AppointmentProposal("cancel", appointment_id, record.doc["appointment_at"]))
 
     @tool("Propose another time for an appointment.", appointment_id=_ID, at=_AT)
     def propose_reschedule(self, appointment_id: str, at: str) -> ToolResult:
@@ -405,11 +193,11 @@ class Tools:
 
     @tool(
         "Have the customer called by phone, now, when they ask for it.",
-        when=lambda turn_input: turn_input.can_request_call,
+        when=lambda turn_input: turn_input.can_call,
     )
     def request_call(self) -> ToolResult:
         """Request a phone call to the customer now."""
-        if not self.turn_input.can_request_call:
+        if not self.turn_input.can_call:
             return ToolResult(False, "This customer cannot be called; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
@@ -421,14 +209,14 @@ class Tools:
 
     @tool(
         "End this call: the customer wants to be called again at another time.",
-        when=lambda turn_input: turn_input.in_call,
+        when=lambda turn_input: turn_input.call is not None,
         at=_AT,
     )
     def call_later(self, at: str) -> ToolResult:
         """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
-        if not self.turn_input.in_call:
+        if self.turn_input.call is None:
             return ToolResult(False, "This is not a phone call.")
-        if self.turn_input.changed_before:
+        if self.turn_input.call.changed_before:
             return ToolResult(False, "An appointment was already changed in this call; another call is not needed.")
         if refusal := self._refusal():
             return refusal
@@ -446,7 +234,7 @@ class Tools:
         """Ask whether the person does not want to be called or written to again; the next message may say so."""
         if refusal := self._refusal():
             return refusal
-        self.result.proposed = OPT_OUT
+        self.result.proposed = OptOutQuestion()
         return ToolResult(True, "The reply asks whether the customer wants no more calls and messages.")
 
     @tool("Hand the conversation to a person.", reason=_REASON)
@@ -473,7 +261,8 @@ class Tools:
         at = wished if self.result.problem is None else rules.next_possible(wished, duration_ms)
         if at is None:
             return self._leave_to_staff()
-        return self._propose(Proposal("reschedule", record.doc["id"], record.doc["appointment_at"], clock.iso(at)))
+        present_at = record.doc["appointment_at"]
+        return self._propose(AppointmentProposal("reschedule", record.doc["id"], present_at, clock.iso(at)))
 
     def _rules(self, notice: int) -> TimePolicy | None:
         """The rules for new times at least `notice` minutes from now; None if a person decides about them."""
@@ -523,7 +312,7 @@ class Tools:
         self.result.actions.append({"type": _ACTIONS[outcome], "appointment_id": appointment_id})
         return ToolResult(True, "Done.")
 
-    def _propose(self, proposal: Proposal) -> ToolResult:
+    def _propose(self, proposal: AppointmentProposal) -> ToolResult:
         if refusal := self._refusal():
             return refusal
         self.result.proposed = proposal
@@ -533,9 +322,9 @@ class Tools:
         """The reason why this turn can make no further change; None if it can."""
         if self.result.has("handoff"):
             return ToolResult(False, "The conversation was handed to a person; nothing more can be changed.")
-        changed = any(action["type"].startswith("appointment_") for action in self.result.actions)
         if self.result.ends_for_later:
             return ToolResult(False, "The customer wants to be called again; nothing more can be done in this call.")
+        changed = any(action["type"].startswith("appointment_") for action in self.result.actions)
         return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None
 
     def _appointment(self, id: str) -> AppointmentRecord | None:
@@ -559,19 +348,3 @@ def _duration_ms(record: AppointmentRecord) -> int:
     """How long an appointment takes."""
     minutes = record.doc["duration_minutes"]
     return policy.DURATION_MS if minutes is None else minutes * clock.MINUTE
-
-
-def to_view(doc: Appointment, timezone: str) -> AppointmentView:
-    """The appointment as an agent sees it, in `timezone` if it has no zone of its own."""
-    zone = doc["timezone"] or timezone
-    local = clock.local(clock.parse(doc["appointment_at"]), ZoneInfo(zone))
-    return AppointmentView(
-        id=doc["id"],
-        status=doc["status"],
-        at=doc["appointment_at"],
-        timezone=zone,
-        local=local,
-        title=doc["title"],
-        location=doc["location"],
-        duration_minutes=doc["duration_minutes"],
-    )

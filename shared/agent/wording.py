@@ -11,7 +11,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from shared.agent.tools import AppointmentView
+from shared.agent.turn import AppointmentView
 from shared.agent_settings.policy import Problem
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentStatus

@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.agent import Agent, Reply, Utterance, opt_out_wishes, plain_text
-from shared.agent.tools import Proposal, Tools, TurnInput, TurnResult, to_view
+from shared.agent import Agent, Reply, Utterance, opt_out_messages, plain_text
+from shared.agent.tools import Tools
+from shared.agent.turn import CallContext, Proposal, TurnInput, TurnResult, read_proposal, to_view
 from shared.agent.wording import ATTEND, describe, escape, local_time, long_time
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus, takes_place
@@ -122,7 +123,7 @@ class Progress:
         """The progress that a session stores, also under the names that version 0.1.0 gave the attributes."""
         return cls(
             stage=row.get("stage"),
-            proposal=Proposal.from_json(row.get("proposal")),
+            proposal=read_proposal(row.get("proposal")),
             changed=row.get("changed", False),
             outcome=row.get("outcome_so_far") or row.get("call_result"),
             ends_for_later=row.get("ends_for_later", False),
@@ -185,12 +186,9 @@ def reply_in_call(
         settings=briefing.settings,
         proposal=progress.proposal,
         customer_id=briefing.customer_id,
-        in_call=True,
-        instructions=briefing.instructions,
-        timezone=briefing.timezone,
-        changed_before=progress.changed,
+        call=CallContext(briefing.instructions, briefing.timezone, progress.changed),
     )
-    reply, stage = opt_out_wishes.reply_to_wish(turn_input), progress.stage
+    reply, stage = opt_out_messages.reply(turn_input), progress.stage
     if reply is None:
         tools = Tools(turn_input)
         words, stage = identity_check.check(briefing.callee, stage, history, tools)

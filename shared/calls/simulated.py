@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from shared.agent import Agent, assent
 from shared.agent.scripted import Scripted
-from shared.agent.tools import StagedChange
+from shared.agent.turn import StagedChange
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialing, dialogue, endings, opt_outs, recordings, sessions, simulated_numbers, transcripts, wav
 from shared.calls.dialing import Clearance, Denied, PutOff

@@ -18,11 +18,12 @@ from shared.agent import (
     Utterance,
     agent_for,
     count_turn,
-    opt_out_wishes,
+    opt_out_messages,
     plain_text,
     simulated_messages,
 )
-from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
+from shared.agent.actions import HandoffReason, handoff
+from shared.agent.turn import TurnInput, TurnResult, read_proposal
 from shared.agent.wording import CANNOT_HELP, escape
 from shared.agent_settings import resource as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
@@ -149,12 +150,12 @@ def _turn_reply(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call
         (),
         turn.message["content"],
         settings=stored.for_agent,
-        proposal=Proposal.from_json(conversation.row.get("proposal")),
+        proposal=read_proposal(conversation.row.get("proposal")),
         customer_id=customer_id,
         can_call=may_call and customer is not None and call_commands.can_be_called(customer),
     )
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and awaits_person(conversation) else opt_out_wishes.reply_to_wish(turn_input)
+    wish = None if customer_id is None and awaits_person(conversation) else opt_out_messages.reply(turn_input)
     if wish is not None:
         opts_out = wish.result.has("customer_opted_out")
         turn_reply = TurnReply(_of_deleted_customer(wish) if opts_out and is_deleted else wish)
@@ -250,7 +251,7 @@ def preview(scope: Scope, stored: agent_settings.StoredSettings, message: str) -
     """The reply of test mode, with these settings, to the first message of an unknown customer."""
     turn_input = TurnInput((), message, settings=stored.for_agent)
     agent = agent_for(dataclasses.replace(scope, livemode=False))
-    reply = opt_out_wishes.reply_to_wish(turn_input) or agent.reply([Utterance("user", message)], turn_input, WINDOW_S)
+    reply = opt_out_messages.reply(turn_input) or agent.reply([Utterance("user", message)], turn_input, WINDOW_S)
     return _introduction(stored.business) + reply.content
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
-from shared.agent.tools import Action, HandoffReason
+from shared.agent.actions import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
 from shared.core import clock, ids
 from shared.resources import fields, filters, list_pages, queries

@@ -172,7 +172,7 @@ def _appointments(scope: Scope, customer_id: str, today: clock.Instant) -> Itera
 
 def _waiting(scope: Scope, conversation: Any) -> Iterator[table.Row]:
     """Conversations that wait for a person."""
-    from shared.agent.tools import HandoffReason
+    from shared.agent.actions import HandoffReason
     from shared.conversations.resource import CONVERSATIONS
     from shared.core import ids
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, use_agent
-from shared.agent.tools import TurnInput
+from shared.agent.turn import TurnInput
 from shared.conversations import replies
 from tests.support.clocks import Clock
 from tests.support.concurrency import run_at_once

@@ -15,7 +15,7 @@ from functions import voice_turn
 from shared.agent import AgentFailed, Reply, Utterance, use_agent
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
-from shared.agent.tools import TurnInput
+from shared.agent.turn import TurnInput
 from shared.calls import identity_check
 from shared.calls.live import voice
 from shared.calls.live.steps import FILES_GIVEN_UP_AFTER_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
@@ -472,8 +472,7 @@ def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stoppe
     call = reach_customer(stage, line, instructions=INSTRUCTIONS)
     first, _ = talk(stage, stopped_clock, call, "When is it?")
     talk(stage, stopped_clock, call, "Thank you.")
-    assert [turn.instructions for turn in agent.turns] == [INSTRUCTIONS] * 2
-    assert all(turn.in_call for turn in agent.turns)
+    assert [turn.call and turn.call.instructions for turn in agent.turns] == [INSTRUCTIONS] * 2
     assert all(0 < seconds <= 60 - voice_turn.COMMIT_S for seconds in agent.seconds)
     opening = line.started[0][-1]
     introduced, matter = agent.said[1][1:3]

@@ -403,7 +403,7 @@ PLANTED = (
         "a wish in a message opts nobody out",
         (
             "shared/conversations/replies.py",
-            "else opt_out_wishes.reply_to_wish(turn_input)",
+            "else opt_out_messages.reply(turn_input)",
             "else None",
         ),
         "11.16",

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.agent import Utterance
 from shared.agent.scripted import Scripted
-from shared.agent.tools import TurnInput, TurnResult
+from shared.agent.turn import CallContext, OptOutQuestion, TurnInput, TurnResult
 from shared.agent.wording import ATTEND
 from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import Appointment, AppointmentCreate
@@ -67,6 +67,7 @@ class Dialogue:
     def proposed(self) -> tuple[str, str, str | None] | None:
         """What waits for a yes: its kind, the appointment and the new time."""
         proposal = self.result.proposed
+        assert not isinstance(proposal, OptOutQuestion)
         return (proposal.kind, proposal.appointment_id, proposal.at) if proposal else None
 
     def untouched(self) -> bool:
@@ -75,5 +76,5 @@ class Dialogue:
 
 def phone_dialogue(*documents: Appointment, **given: Any) -> Dialogue:
     opening = f"Hello! I am calling about your appointment. {ATTEND}"
-    usual: dict[str, Any] = {"opening": opening, "in_call": True}
+    usual: dict[str, Any] = {"opening": opening, "can_call": False, "call": CallContext()}
     return Dialogue(*documents, **usual | given)

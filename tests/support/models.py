@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 
 from shared.agent import Reply, Utterance
 from shared.agent.bedrock import Bedrock
-from shared.agent.tools import Proposal, TurnInput
+from shared.agent.turn import Proposal, TurnInput
 from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import AppointmentCreate, AppointmentRecord
 from shared.store.keys import Scope

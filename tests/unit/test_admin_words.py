@@ -11,8 +11,7 @@ import pytest
 
 from functions.admin import words
 from shared.admin import members
-from shared.agent import tools
-from shared.agent.tools import HandoffReason
+from shared.agent.actions import Action, HandoffReason
 from shared.appointments.resource import AppointmentStatus
 from shared.conversations import resource as conversations
 from shared.conversations.resource import ConversationStatus
@@ -25,7 +24,7 @@ from shared.webhooks.replays import ReplayEnd
 ROOT = Path(__file__).parents[2]
 OTHERS = ("event", "html", "wav")
 """What stands after the dot of texts that are no actions: names of files, and a key of the gateway."""
-ACTION_TYPES = [type for action in get_args(tools.Action) for type in get_args(get_type_hints(action)["type"])]
+ACTION_TYPES = [type for action in get_args(Action) for type in get_args(get_type_hints(action)["type"])]
 
 
 @pytest.mark.parametrize(

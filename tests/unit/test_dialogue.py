@@ -13,8 +13,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from shared.agent import Reply, Utterance
+from shared.agent.actions import HandoffReason, handoff
 from shared.agent.scripted import Scripted
-from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput, TurnResult, handoff
+from shared.agent.tools import Tools
+from shared.agent.turn import AppointmentView, CallContext, TurnInput, TurnResult
 from shared.agent.wording import ATTEND
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointment_commands
@@ -290,12 +292,12 @@ def test_each_turn_has_an_input_of_its_own_that_knows_what_the_call_has_done() -
     simulate(SCRIPTED_CALLS[9], agent, briefing(appointment_record(), instructions="Be brief."))
     turns = [turn for turn, _ in agent.given]
     assert len({id(one) for one in turns}) == 3
-    assert {(one.in_call, one.can_call, one.instructions, one.timezone) for one in turns} == {
-        (True, False, "Be brief.", BERLIN)
-    }
+    assert [one.can_call for one in turns] == [False] * 3
     assert [one.message for one in turns] == list(SCRIPTED_CALLS[9].says)
     assert [one.proposal is not None for one in turns] == [False, True, False]
-    assert [one.changed_before for one in turns] == [False, False, True]
+    assert [one.call for one in turns] == [
+        CallContext("Be brief.", BERLIN, changed_before) for changed_before in (False, False, True)
+    ]
     assert [[one.status for one in shown] for _, shown in agent.given] == [["pending"], ["pending"], ["cancelled"]]
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.agent import Reply, Utterance
-from shared.agent.tools import TurnInput, TurnResult
+from shared.agent.turn import TurnInput, TurnResult
 from shared.calls import identity_check
 from shared.calls.dialogue import Progress, reply_in_call
 from shared.calls.sessions import CheckStage

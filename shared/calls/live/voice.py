@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.agent import Agent, AgentFailed, agent_for, count_turn, voicemail
-from shared.agent.tools import Action, HandoffReason, TurnResult, handoff
+from shared.agent.actions import Action, HandoffReason, handoff
+from shared.agent.turn import TurnResult
 from shared.agent_settings import resource as agent_settings
 from shared.calls import dialogue, opt_outs, sessions, transcripts
 from shared.calls.dialogue import Progress

@@ -11,7 +11,7 @@ import pytest
 
 from functions.admin import words
 from shared.admin import members
-from shared.agent.tools import HandoffReason
+from shared.agent.actions import HandoffReason
 from shared.calls import project_limits
 from shared.core import clock
 from shared.projects import usage

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out_wishes, wording
+from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out_messages, wording
 from shared.agent.assent import agrees
-from shared.agent.tools import OFFERED_REASONS, TOOLS, Proposal, ToolResult, Tools, TurnInput, TurnResult
-from shared.agent.tools import OPT_OUT as QUESTION
+from shared.agent.tools import OFFERED_REASONS, TOOLS, ToolResult, Tools
+from shared.agent.turn import AppointmentProposal, CallContext, OptOutQuestion, TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Fact, Settings
 from shared.core import clock
@@ -241,7 +241,7 @@ class World:
         if attempt.proposed is not None:
             id, at = attempt.proposed
             seen = next((found.doc["appointment_at"] for found in self.mine if found.doc["id"] == self.ids[id]), TIME)
-            proposal = Proposal("reschedule" if at else "cancel", self.ids[id], seen, at)
+            proposal = AppointmentProposal("reschedule" if at else "cancel", self.ids[id], seen, at)
         facts = [] if attempt.fact is None else [Fact(question=attempt.fact, answer=attempt.fact)]
         known: Settings = {**DEFAULTS, "facts": facts, "business_name": attempt.fact}
         message = self.named(attempt.message)
@@ -275,12 +275,12 @@ def call(tools: Tools, name: str, arguments: Mapping[str, Any]) -> Any:
 def assert_harmless(world: World, turn: TurnInput, result: TurnResult) -> None:
     """At most one change is staged: to an own appointment, and as proposed and agreed to, unless it confirms."""
     assert world.mine == world.before
-    assert result.call_later_at is None or turn.in_call
+    assert result.call_later_at is None or turn.call
     assert not (result.has("customer_opted_out") and result.staged)
     done = [action for action in result.actions if action["type"].startswith("appointment_")]
     assert len(done) + result.wants_call <= 1
     own = [found.doc["id"] for found in turn.appointments]
-    if result.proposed is not None and result.proposed != QUESTION:
+    if isinstance(result.proposed, AppointmentProposal):
         assert result.proposed.appointment_id in own
         assert result.proposed.at is None or result.proposed.at > clock.iso(clock.now())
     if result.staged is None:
@@ -292,15 +292,15 @@ def assert_harmless(world: World, turn: TurnInput, result: TurnResult) -> None:
     changed = {name for name, value in after.items() if value != before.doc.get(name)} - {"updated_at"}
     if changed == {"status"} and after["status"] == "confirmed":
         return
-    assert turn.proposal is not None
+    assert isinstance(turn.proposal, AppointmentProposal)
     assert agrees(turn.message, turn.proposal.kind)
     if after["status"] == "cancelled":
         assert changed == {"status"}
-        assert turn.proposal == Proposal("cancel", after["id"], before.doc["appointment_at"])
+        assert turn.proposal == AppointmentProposal("cancel", after["id"], before.doc["appointment_at"])
     else:
         assert changed - {"status"} == {"appointment_at"}
         assert after["status"] == "rescheduled"
-        assert turn.proposal == Proposal(
+        assert turn.proposal == AppointmentProposal(
             "reschedule", after["id"], before.doc["appointment_at"], after["appointment_at"]
         )
 
@@ -428,13 +428,14 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(
 ) -> None:
     world, proposal = World(Attempt()), None
     for message, wanted in turns:
-        turn = TurnInput(world.mine, message, known, proposal, "cust_1", can_call=True, in_call=in_call)
+        call = CallContext() if in_call else None
+        turn = TurnInput(world.mine, message, known, proposal, "cust_1", can_call=not in_call, call=call)
         puppet = Puppet(world.named(wanted))
         # As a turn does: the model is not asked about a wish that needs none.
-        reply = opt_out_wishes.reply_to_wish(turn) or puppet.reply([Utterance("user", message)], turn, 45)
-        asked = proposal == QUESTION
+        reply = opt_out_messages.reply(turn) or puppet.reply([Utterance("user", message)], turn, 45)
+        asked = isinstance(proposal, OptOutQuestion)
         assert reply.result.has("customer_opted_out") <= (
-            opt_out_wishes.opts_out(message) or (asked and agrees(message, QUESTION.kind))
+            opt_out_messages.opts_out(message) or (asked and agrees(message, "opt_out"))
         )
         assert_harmless(world, turn, reply.result)
         assert_obeys(turn, reply.result, known)
@@ -450,16 +451,17 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(
 
 def assert_obeys(turn: TurnInput, result: TurnResult, known: Settings) -> None:
     """No new time is proposed or agreed to that the settings do not allow."""
+    at = result.proposed.at if isinstance(result.proposed, AppointmentProposal) else None
     if known["change_policy"] == ChangePolicy.ASK_STAFF:
-        assert result.proposed is None or result.proposed.at is None
+        assert at is None
         assert result.staged is None or result.staged.doc["status"] != "rescheduled"
-    if result.proposed is not None and result.proposed.at is not None:
+    if at is not None:
         notice = known["minimum_notice_minutes"] * clock.MINUTE
-        assert clock.parse(result.proposed.at) >= clock.now() + notice
+        assert clock.parse(at) >= clock.now() + notice
         if known["change_policy"] == ChangePolicy.WITHIN_HOURS and known["opening_hours"]:
-            at = clock.local(clock.parse(result.proposed.at), ZoneInfo(known["timezone"]))
-            assert datetime.fromisoformat(at).weekday() == 0
-            assert "08:00" <= at[11:16] < "12:00"
+            local = clock.local(clock.parse(at), ZoneInfo(known["timezone"]))
+            assert datetime.fromisoformat(local).weekday() == 0
+            assert "08:00" <= local[11:16] < "12:00"
 
 
 PIECES = ["[", "]", "(", ")", "!", "<", ">", "\\", ":", "//", "https", "www.", "evil.example", "/x?q=", "&#58;", "&lt;"]

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from shared.agent.tools import Proposal, Tools, TurnInput
+from shared.agent.tools import Tools
+from shared.agent.turn import AppointmentProposal, TurnInput
 from shared.agent_settings.policy import ChangePolicy, Problem
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.core import clock
@@ -40,14 +41,18 @@ def agree(tools: Tools, settings: Settings) -> Tools:
     return then
 
 
+def proposed_time(tools: Tools) -> str | None:
+    assert isinstance(tools.result.proposed, AppointmentProposal)
+    return tools.result.proposed.at
+
+
 def new_time(tools: Tools) -> str | None:
     return None if tools.result.staged is None else tools.result.staged.doc["appointment_at"]
 
 
 def test_without_settings_any_future_time_is_proposed() -> None:
     tools = propose("2026-10-04T03:00:00Z", settings_with())
-    assert tools.result.proposed is not None
-    assert (tools.result.proposed.at, tools.result.problem) == ("2026-10-04T03:00:00.000Z", None)
+    assert (proposed_time(tools), tools.result.problem) == ("2026-10-04T03:00:00.000Z", None)
 
 
 @pytest.mark.parametrize(
@@ -67,24 +72,22 @@ def test_within_hours_the_whole_appointment_is_within_them_or_the_next_time_is_o
     wished: str, minutes: int | None, offered: str | None
 ) -> None:
     tools = propose(wished, settings_within_hours(), duration_minutes=minutes)
-    assert tools.result.proposed is not None
-    assert tools.result.proposed.at == (offered or clock.iso(clock.parse(wished)))
+    assert proposed_time(tools) == (offered or clock.iso(clock.parse(wished)))
     assert tools.result.problem == (Problem.OUTSIDE_HOURS if offered else None)
     assert tools.result.staged is None
-    assert new_time(agree(tools, settings_within_hours())) == tools.result.proposed.at
+    assert new_time(agree(tools, settings_within_hours())) == proposed_time(tools)
 
 
 def test_a_time_needs_its_notice_and_the_offer_stands_when_it_has_become_too_short() -> None:
     settings = settings_with(minimum_notice_minutes=120)
     wished = clock.iso(clock.now() + 119 * clock.MINUTE)
     tools = propose(wished, settings)
-    assert tools.result.proposed is not None
     assert tools.result.problem is Problem.TOO_SOON
-    assert tools.result.proposed.at is not None
-    offered = clock.parse(tools.result.proposed.at)
-    assert 0 <= offered - (clock.now() + 120 * clock.MINUTE) < 15 * clock.MINUTE
+    offered = proposed_time(tools)
+    assert offered is not None
+    assert 0 <= clock.parse(offered) - (clock.now() + 120 * clock.MINUTE) < 15 * clock.MINUTE
     clock.use(lambda: NOW + 3600, lambda seconds: None)
-    assert new_time(agree(tools, settings)) == tools.result.proposed.at
+    assert new_time(agree(tools, settings)) == offered
 
 
 def test_a_person_decides_about_new_times_if_the_business_wants_that() -> None:
@@ -114,7 +117,7 @@ def test_the_agent_may_confirm_and_cancel_under_every_policy(policy: ChangePolic
     mine = appointment_record()
     assert Tools(TurnInput([mine], "I'll be there", settings)).confirm(mine.doc["id"]).ok
     assert Tools(TurnInput([mine], "Cancel it", settings)).propose_cancellation(mine.doc["id"]).ok
-    proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
+    proposal = AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     tools = Tools(TurnInput([mine], "Yes", settings, proposal))
     assert tools.accept_proposal().ok
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from shared.agent.tools import HandoffReason, Proposal, ToolResult, Tools, TurnInput
+from shared.agent.actions import HandoffReason
+from shared.agent.tools import ToolResult, Tools
+from shared.agent.turn import AppointmentProposal, CallContext, Proposal, TurnInput
 from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
@@ -24,7 +26,7 @@ def tools_for(*found: AppointmentRecord, message: str = "Yes", proposal: Proposa
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "call"])
 def test_nothing_is_done_after_a_handoff(then: str) -> None:
     mine = appointment_record()
-    tools = tools_for(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
+    tools = tools_for(mine, proposal=AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     tools.hand_off(HandoffReason.COMPLAINT)
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
@@ -39,7 +41,7 @@ def test_nothing_is_done_after_a_handoff(then: str) -> None:
 @pytest.mark.parametrize("then", ["confirm", "commit", "call"])
 def test_a_turn_that_proposes_changes_nothing(then: str) -> None:
     mine, second = appointment_record(), appointment_record()
-    tools = tools_for(mine, second, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
+    tools = tools_for(mine, second, proposal=AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     assert tools.propose_cancellation(second.doc["id"]).ok
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
@@ -55,7 +57,7 @@ def test_a_turn_proposes_one_thing() -> None:
     tools = tools_for(mine, second)
     assert tools.propose_cancellation(mine.doc["id"]).ok
     assert not tools.propose_cancellation(second.doc["id"]).ok
-    assert tools.result.proposed is not None
+    assert isinstance(tools.result.proposed, AppointmentProposal)
     assert tools.result.proposed.appointment_id == mine.doc["id"]
 
 
@@ -88,7 +90,7 @@ def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
 
 
 def tools_in_call(*found: AppointmentRecord, **given: Any) -> Tools:
-    usual: dict[str, Any] = {"message": "Yes", "can_call": True, "in_call": True}
+    usual: dict[str, Any] = {"message": "Yes", "call": CallContext()}
     return Tools(TurnInput(appointments=found, **usual | given))
 
 
@@ -129,7 +131,7 @@ def test_a_call_is_made_again_once() -> None:
 
 
 def test_outside_of_a_call_and_after_a_change_no_call_is_made_again() -> None:
-    for other in ({"in_call": False}, {"changed_before": True}):
+    for other in ({"call": None}, {"call": CallContext(changed_before=True)}):
         tools = tools_in_call(**other)
         assert not tools.call_later(iso_from_now(clock.HOUR)).ok
         assert tools.result.call_later_at is None
@@ -138,7 +140,7 @@ def test_outside_of_a_call_and_after_a_change_no_call_is_made_again() -> None:
 @pytest.mark.parametrize("first", ["confirm", "commit", "propose", "hand_off"])
 def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -> None:
     mine = appointment_record()
-    tools = tools_in_call(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
+    tools = tools_in_call(mine, proposal=AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     does: Mapping[str, Callable[[], ToolResult]] = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
         "commit": tools.accept_proposal,
@@ -153,7 +155,7 @@ def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "move", "request"])
 def test_who_wants_to_be_called_again_has_nothing_else_done(then: str) -> None:
     mine = appointment_record()
-    tools = tools_in_call(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
+    tools = tools_in_call(mine, proposal=AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
     assert tools.call_later(iso_from_now(clock.HOUR)).ok
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
@@ -199,7 +201,7 @@ def test_any_new_time_that_has_not_passed_can_be_proposed(present: str, new: str
 @pytest.mark.parametrize("tool", ["commit", "confirm"])
 def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool: str) -> None:
     mine = appointment_record()
-    proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
+    proposal = AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     tools = Tools(TurnInput(appointments=[mine], message=message, proposal=proposal))
     result = tools.accept_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
     assert not result.ok
@@ -217,7 +219,7 @@ def test_an_appointment_that_changed_is_not_proposed_again() -> None:
         TurnInput(
             appointments=[mine],
             message="confirm",
-            proposal=Proposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z"),
+            proposal=AppointmentProposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z"),
         )
     )
     assert not tools.accept_proposal().ok
@@ -226,7 +228,7 @@ def test_an_appointment_that_changed_is_not_proposed_again() -> None:
 
 def test_the_appointment_named_in_full_is_confirmed_and_the_proposal_dropped() -> None:
     mine = appointment_record()
-    proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
+    proposal = AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     tools = Tools(TurnInput(appointments=[mine], message="No, confirm my appointment", proposal=proposal))
     assert tools.confirm(mine.doc["id"]).ok
     assert tools.result.proposed is None

@@ -11,7 +11,8 @@ import pytest
 
 from shared.agent import AgentFailed, Utterance, bedrock
 from shared.agent.bedrock import history, question
-from shared.agent.tools import TOOLS, Tools, TurnInput
+from shared.agent.tools import TOOLS, Tools
+from shared.agent.turn import CallContext, TurnInput
 from shared.core import clock
 from tests.support.models import MODEL_ID, NEW_TIME, Model, appointment_record, ask_model, handoff_reason, turn_of
 
@@ -100,8 +101,8 @@ def test_hidden_characters_are_not_shown_to_the_model() -> None:
 
 
 def in_call(instructions: str | None = None, timezone: str | None = None, **given: Any) -> TurnInput:
-    usual: dict[str, Any] = {"appointments": (appointment_record(),), "message": "Hello", "in_call": True}
-    return TurnInput(**usual | given, instructions=instructions, timezone=timezone)
+    usual: dict[str, Any] = {"appointments": (appointment_record(),), "message": "Hello"}
+    return TurnInput(**usual | given, call=CallContext(instructions, timezone))
 
 
 def system(request: Mapping[str, Any]) -> list[str]:
@@ -117,8 +118,7 @@ def offered_tools(request: Mapping[str, Any]) -> set[str]:
     [
         ({}, {"call_later", "request_call"}),
         ({"can_call": True}, {"call_later"}),
-        ({"in_call": True}, {"request_call"}),
-        ({"in_call": True, "can_call": True}, {"request_call"}),
+        ({"call": CallContext()}, {"request_call"}),
     ],
 )
 def test_a_model_is_offered_the_tools_that_it_can_use(model: Model, given: dict[str, Any], hidden: set[str]) -> None:
@@ -140,13 +140,9 @@ def test_a_call_has_its_manners_and_the_businesss_instructions_as_system(model: 
     assert system(model.requests[1]) == [*blocks[:2], bedrock.IN_CALL]
 
 
-def test_instructions_are_for_calls_only(model: Model) -> None:
+def test_a_conversation_has_no_blocks_of_a_call(model: Model) -> None:
     model.says("Hello!")
-    ask_model(
-        TurnInput(
-            appointments=(), message="Hello", instructions="Ask whether parking is needed.", timezone="Asia/Tokyo"
-        )
-    )
+    ask_model(TurnInput(appointments=(), message="Hello"))
     assert len(system(model.requests[0])) == 2
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from shared.agent import AgentFailed, Utterance, bedrock
 from shared.agent.bedrock import question
-from shared.agent.tools import Proposal, Tools
+from shared.agent.tools import Tools
+from shared.agent.turn import AppointmentProposal
 from tests.support.models import (
     MODEL_ID,
     NEW_TIME,
@@ -84,7 +85,9 @@ def test_a_proposal_ends_the_turn_with_our_own_question(model: Model) -> None:
         "I would move your appointment “Haircut” from 2026-09-25 10:00 to 2026-09-26 11:30 (Europe/Berlin). "
         "Shall I do that? Please answer yes or no."
     )
-    assert reply.result.proposed == Proposal("reschedule", mine.doc["id"], mine.doc["appointment_at"], NEW_TIME)
+    assert reply.result.proposed == AppointmentProposal(
+        "reschedule", mine.doc["id"], mine.doc["appointment_at"], NEW_TIME
+    )
     assert reply.result.staged is None
 
 
@@ -104,7 +107,9 @@ def test_the_question_about_a_cancellation_names_the_appointment() -> None:
 def test_a_proposal_is_committed_after_agreement(model: Model) -> None:
     mine = appointment_record()
     model.calls(("accept_proposal", {})).says("It is cancelled.")
-    turn = turn_of(mine, message="Yes please", proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
+    turn = turn_of(
+        mine, message="Yes please", proposal=AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
+    )
     reply = ask_model(
         turn, [Utterance("user", "Cancel it"), Utterance("assistant", "Shall I?"), Utterance("user", "Yes please")]
     )
@@ -216,7 +221,7 @@ def test_a_model_that_never_ends_is_stopped_and_has_changed_nothing(model: Model
 @pytest.mark.parametrize("tool", ["accept_proposal", "confirm"])
 def test_confirm_after_a_proposed_cancellation_is_asked_back_whatever_the_model_does(model: Model, tool: str) -> None:
     mine = appointment_record()
-    proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
+    proposal = AppointmentProposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
     turn = turn_of(mine, message="Confirm", proposal=proposal)
     model.calls((tool, {"appointment_id": mine.doc["id"]} if tool == "confirm" else {}))
     reply = ask_model(turn, [Utterance("user", "Confirm")])

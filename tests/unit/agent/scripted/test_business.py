@@ -8,7 +8,7 @@ import pytest
 
 from shared.agent import Utterance
 from shared.agent.scripted import Scripted
-from shared.agent.tools import TurnInput, TurnResult
+from shared.agent.turn import TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
 from tests.support.models import appointment_record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared.agent.turn import CallContext
 from shared.core import clock
 from tests.support.dialogues import Dialogue, dental, phone_dialogue, physio
 
@@ -49,8 +50,8 @@ def test_a_time_in_other_words_ends_no_call(text: str) -> None:
 
 def test_a_time_to_be_called_is_read_in_the_zone_of_the_appointment_or_the_calls_or_utc() -> None:
     for dialogue, zone, hour in (
-        (phone_dialogue(dental(), timezone="Asia/Tokyo"), "Europe/Berlin", "2027-03-04T09:00:00Z"),
-        (phone_dialogue(timezone="Asia/Tokyo"), "Asia/Tokyo", "2027-03-04T01:00:00Z"),
+        (phone_dialogue(dental(), call=CallContext(timezone="Asia/Tokyo")), "Europe/Berlin", "2027-03-04T09:00:00Z"),
+        (phone_dialogue(call=CallContext(timezone="Asia/Tokyo")), "Asia/Tokyo", "2027-03-04T01:00:00Z"),
         (phone_dialogue(), "UTC", "2027-03-04T10:00:00Z"),
     ):
         assert f"({zone})" in dialogue.say("I can't talk now, call me tomorrow at 10")
@@ -126,7 +127,7 @@ def test_a_wish_counts_more_than_being_busy() -> None:
 
 
 def test_after_a_change_no_other_call_is_noted() -> None:
-    dialogue = phone_dialogue(dental(), changed_before=True)
+    dialogue = phone_dialogue(dental(), call=CallContext(changed_before=True))
     assert "another call is not needed" in dialogue.say("call me tomorrow at 10")
     assert dialogue.result.call_later_at is None
 
@@ -136,7 +137,7 @@ def test_a_plain_yes_to_the_opening_confirms(text: str) -> None:
     dialogue = phone_dialogue(dental())
     dialogue.say(text)
     assert dialogue.actions == ["appointment_confirmed"]
-    dialogue = phone_dialogue(dental(), in_call=False)
+    dialogue = phone_dialogue(dental(), call=None)
     dialogue.say(text)
     assert dialogue.untouched()
 

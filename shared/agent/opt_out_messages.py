@@ -11,7 +11,8 @@ import re
 import unicodedata
 
 from shared.agent import Reply, assent
-from shared.agent.tools import OPT_OUT, HandoffReason, TurnInput, TurnResult, handoff
+from shared.agent.actions import HandoffReason, handoff
+from shared.agent.turn import AppointmentProposal, OptOutQuestion, TurnInput, TurnResult
 
 LONGEST = 500
 """Characters of the longest message that can be an explicit wish."""
@@ -121,20 +122,20 @@ def may_opt_out(text: str) -> bool:
     return bool(_MAY_BE.search(plain)) and not _LIMITED.search(plain) and not opts_out(text)
 
 
-def reply_to_wish(turn_input: TurnInput) -> Reply | None:
+def reply(turn_input: TurnInput) -> Reply | None:
     """The reply to a message that opts out, or may do so; None for every other message."""
-    is_answer = turn_input.proposal == OPT_OUT
-    refuses_proposal = turn_input.proposal is not None and not is_answer and assent.refuses(turn_input.message)
-    is_wish = opts_out(turn_input.message)
+    is_answer = isinstance(turn_input.proposal, OptOutQuestion)
+    is_explicit = opts_out(turn_input.message)
     # "Stop" can refuse what the agent proposed.
-    if (is_wish and not refuses_proposal) or (is_answer and assent.agrees(turn_input.message, OPT_OUT.kind)):
+    refuses = isinstance(turn_input.proposal, AppointmentProposal) and assent.refuses(turn_input.message)
+    if (is_explicit and not refuses) or (is_answer and assent.agrees(turn_input.message, "opt_out")):
         if turn_input.customer_id is None:
             return Reply(NOBODY, TurnResult([handoff(HandoffReason.CANNOT_HELP)]))
         result = TurnResult([{"type": "customer_opted_out", "customer_id": turn_input.customer_id}])
-        return Reply(f"{OPTED_OUT_REPLY} Goodbye!" if turn_input.in_call else OPTED_OUT_REPLY, result)
-    if is_answer or not (is_wish or may_opt_out(turn_input.message)):
+        return Reply(f"{OPTED_OUT_REPLY} Goodbye!" if turn_input.call else OPTED_OUT_REPLY, result)
+    if is_answer or not (is_explicit or may_opt_out(turn_input.message)):
         return None
-    return Reply(QUESTION, TurnResult(proposed=OPT_OUT))
+    return Reply(QUESTION, TurnResult(proposed=OptOutQuestion()))
 
 
 def _plain(text: str) -> str:

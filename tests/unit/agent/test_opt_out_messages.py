@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.agent import Reply, opt_out_wishes
-from shared.agent.tools import OPT_OUT, Proposal, Tools, TurnInput, TurnResult
+from shared.agent import Reply, opt_out_messages
+from shared.agent.tools import Tools
+from shared.agent.turn import AppointmentProposal, OptOutQuestion, TurnInput, TurnResult, read_proposal
 
 OPTS_OUT = """
 stop
@@ -274,25 +275,27 @@ Forget my number
 
 @pytest.mark.parametrize("text", OPTS_OUT)
 def test_an_explicit_wish_opts_out(text: str) -> None:
-    assert opt_out_wishes.opts_out(text)
+    assert opt_out_messages.opts_out(text)
 
 
 @pytest.mark.parametrize("text", OPTS_NOBODY_OUT)
 def test_anything_else_is_neither_a_wish_nor_asked_about(text: str) -> None:
-    assert not opt_out_wishes.opts_out(text)
-    assert not opt_out_wishes.may_opt_out(text)
+    assert not opt_out_messages.opts_out(text)
+    assert not opt_out_messages.may_opt_out(text)
 
 
 @pytest.mark.parametrize("text", UNCLEAR)
 def test_what_may_be_a_wish_opts_nobody_out_and_is_asked_about_once(text: str) -> None:
-    reply = opt_out_wishes.reply_to_wish(TurnInput(appointments=(), message=text, customer_id="cust_1"))
-    assert reply == Reply(opt_out_wishes.QUESTION, TurnResult(proposed=OPT_OUT))
+    reply = opt_out_messages.reply(TurnInput(appointments=(), message=text, customer_id="cust_1"))
+    assert reply == Reply(opt_out_messages.QUESTION, TurnResult(proposed=OptOutQuestion()))
 
 
 @pytest.mark.parametrize("text", ["How do I unsubscribe?", "I never said stop calling me", "I am tired of your calls"])
 def test_what_may_be_a_wish_is_not_asked_about_twice(text: str) -> None:
     assert (
-        opt_out_wishes.reply_to_wish(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1"))
+        opt_out_messages.reply(
+            TurnInput(appointments=(), message=text, proposal=OptOutQuestion(), customer_id="cust_1")
+        )
         is None
     )
 
@@ -312,11 +315,11 @@ AGREES += ["Yes, don't contact me", "Please do not call or write to me", "Yes, I
 
 @pytest.mark.parametrize("text", AGREES)
 def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
-    reply = opt_out_wishes.reply_to_wish(
-        TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
+    reply = opt_out_messages.reply(
+        TurnInput(appointments=(), message=text, proposal=OptOutQuestion(), customer_id="cust_1")
     )
     assert reply == Reply(
-        opt_out_wishes.OPTED_OUT_REPLY, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}])
+        opt_out_messages.OPTED_OUT_REPLY, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}])
     )
 
 
@@ -324,19 +327,34 @@ def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
     "text", ["no", "No, thank you", "Yes? What do you mean", "When is my appointment?", "No, you may call me"]
 )
 def test_any_other_answer_opts_nobody_out(text: str) -> None:
-    turn = TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
-    assert opt_out_wishes.reply_to_wish(turn) is None
+    turn = TurnInput(appointments=(), message=text, proposal=OptOutQuestion(), customer_id="cust_1")
+    assert opt_out_messages.reply(turn) is None
     assert Tools(turn).proposal is None
 
 
 def opt_out_reply(turn: TurnInput) -> str | None:
-    reply = opt_out_wishes.reply_to_wish(turn)
+    reply = opt_out_messages.reply(turn)
     return None if reply is None else reply.content
 
 
 def test_stop_to_a_proposal_is_asked_about() -> None:
-    proposal = Proposal("cancel", "appt_1", "2027-03-05T15:00:00.000Z")
+    proposal = AppointmentProposal("cancel", "appt_1", "2027-03-05T15:00:00.000Z")
     unclear = TurnInput(appointments=(), message="stop", proposal=proposal, customer_id="c")
-    assert opt_out_reply(unclear) == opt_out_wishes.QUESTION
+    assert opt_out_reply(unclear) == opt_out_messages.QUESTION
     explicit = TurnInput(appointments=(), message="Do not call me again.", proposal=proposal, customer_id="c")
-    assert opt_out_reply(explicit) == opt_out_wishes.OPTED_OUT_REPLY
+    assert opt_out_reply(explicit) == opt_out_messages.OPTED_OUT_REPLY
+
+
+def test_the_question_is_stored_with_the_fields_that_earlier_releases_read() -> None:
+    stored = '{"kind":"opt_out","appointment_id":"","present_at":"","at":null}'
+    assert OptOutQuestion().to_json() == stored
+    assert read_proposal(stored) == OptOutQuestion()
+
+
+def test_a_stored_proposal_is_read_as_it_was() -> None:
+    for proposal in (
+        AppointmentProposal("cancel", "appt_1", "2027-03-05T15:00:00.000Z"),
+        AppointmentProposal("reschedule", "appt_1", "2027-03-05T15:00:00.000Z", "2027-03-06T15:00:00.000Z"),
+    ):
+        assert read_proposal(proposal.to_json()) == proposal
+    assert read_proposal(None) is None
