@@ -1,4 +1,4 @@
-"""What can be done with a conversation: create, write in, take, release, give back to the agent, end (promises 8, 11).
+"""What can be done with a conversation: create, write in, take, release, resume, end (promises 8, 11).
 
 A command returns the conversation or message afterwards and the writes of one transaction, which the caller commits.
 """

@@ -46,8 +46,8 @@ from shared.conversations.resource import (
     ReplyStatus,
     Role,
     UserMessage,
-    after_reply,
-    awaits_person,
+    agent_holds,
+    handoff_after,
     message_history,
 )
 from shared.conversations.turns import WINDOW_S, ClaimedTurn
@@ -154,12 +154,12 @@ def _turn_reply(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call
         customer_id=customer_id,
         can_call=may_call and customer is not None and call_commands.can_be_called(customer),
     )
-    # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and awaits_person(conversation) else opt_out_messages.reply(turn_input)
-    if wish is not None:
-        opts_out = wish.result.has("customer_opted_out")
-        turn_reply = TurnReply(_of_deleted_customer(wish) if opts_out and is_deleted else wish)
-    elif awaits_person(conversation):
+    # An opt-out holds whatever else is the case; whom nobody knows, waits for a person already.
+    to_opt_out = None if customer_id is None and agent_holds(conversation) else opt_out_messages.reply(turn_input)
+    if to_opt_out is not None:
+        opts_out = to_opt_out.result.has("customer_opted_out")
+        turn_reply = TurnReply(_of_deleted_customer(to_opt_out) if opts_out and is_deleted else to_opt_out)
+    elif agent_holds(conversation):
         turn_reply = TurnReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
     elif turn.must_apologize:
         turn_reply = _apology()
@@ -194,9 +194,12 @@ def _agent_reply(turn: ClaimedTurn, turn_input: TurnInput) -> TurnReply:
     return _apology()
 
 
-def _of_deleted_customer(wish: Reply | None = None) -> Reply:
-    actions = [*(wish.result.actions if wish is not None else []), handoff(HandoffReason.CUSTOMER_DELETED)]
-    return Reply(CANNOT_HELP if wish is None else f"{wish.content} {CANNOT_HELP}", TurnResult(actions))
+def _of_deleted_customer(to_opt_out: Reply | None = None) -> Reply:
+    """The reply to a deleted customer, after that to an opt-out if there is one."""
+    handed_over = handoff(HandoffReason.CUSTOMER_DELETED)
+    if to_opt_out is None:
+        return Reply(CANNOT_HELP, TurnResult([handed_over]))
+    return Reply(f"{to_opt_out.content} {CANNOT_HELP}", TurnResult([*to_opt_out.result.actions, handed_over]))
 
 
 def _apology() -> TurnReply:
@@ -275,94 +278,76 @@ def _save_reply(
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently.
     """
-    scope, reply, result = turn.scope, turn_reply.reply, turn_reply.reply.result
+    scope, row, result = turn.scope, turn.claim.row, turn_reply.reply.result
     if _is_ended(conversation):
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
-    now = max(clock.now(), turn.sent_at + 1)
     actions = list(result.actions)
     if call is not None:
         actions.append({"type": "call_requested", "session_id": call.doc["id"]})
-    assistant_message: AssistantMessage = {
+    now = max(clock.now(), turn.sent_at + 1)
+    reply: AssistantMessage = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": "message",
         "role": Role.ASSISTANT,
-        "content": reply.content,
+        "content": turn_reply.reply.content,
         "created_at": clock.iso(now),
         "actions": actions,
         "holding": turn_reply.holding,
     }
-    change = _conversation_after(turn, conversation, turn_reply, result, assistant_message["created_at"])
-    user_message: UserMessage = {
+    reply_row = {"pk": row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
+    message: UserMessage = {
         **turn.message,
         "reply_status": ReplyStatus.FAILED if turn_reply.failed else ReplyStatus.COMPLETE,
     }
-    response = _response_body(user_message, assistant_message, change.doc, markdown=turn.claim.row["markdown"])
+    change = _conversation_after(turn, conversation, turn_reply, result, reply["created_at"])
+    response_body = _response_body(message, reply, change.doc, markdown=row["markdown"])
+    # Without a due time, the message's row is no task any more: that ends the turn.
+    answered = {**tasks.NO_WORK, "doc": fields.to_json(message), "response_body": response_body}
     writes = [
-        table.Put(_message_row(turn, assistant_message)),
+        table.Put({**reply_row, "conversation_id": turn.conversation_id}),
         *change.writes,
         *(result.staged.writes(scope) if result.staged is not None else []),
         *(call.writes if call is not None else []),
-        *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
-        *turns.free_slot(turn.claim.row),
-        _completion(turn, user_message, response),
+        *([table.Put(_usage(turn, turn_reply.reply, now))] if scope.livemode else []),
+        *turns.free_slot(row),
+        table.Update(row["pk"], row["sk"], set=answered),
     ]
     tasks.save_step(turn.claim, writes)
     count_turn(scope, actions)
     if call is not None:
         call.after_commit()
-    return response
-
-
-def _response_body(
-    user_message: UserMessage, assistant_message: AssistantMessage, conversation: Conversation, *, markdown: bool
-) -> str:
-    """The body of the 201: the user's message with the reply and the conversation."""
-    content = assistant_message["content"]
-    rendered: AssistantMessage = {**assistant_message, "content": content if markdown else plain_text.plain(content)}
-    body: AnsweredMessage = {**user_message, "reply": rendered, "conversation": conversation}
-    return fields.to_json(body)
+    return response_body
 
 
 def _conversation_after(
     turn: ClaimedTurn, conversation: ConversationRecord, turn_reply: TurnReply, result: TurnResult, at: str
 ) -> Change[Conversation]:
-    """The conversation after the reply of the time `at`, which may end it."""
-    before = conversation.doc
+    """The conversation after the reply of the time `at`, which may end it. Its lock ends with the turn."""
     reasons = [action["reason"] for action in result.actions if action["type"] == "handoff"]
-    waits = after_reply(before, reasons, at)
-    internal = _internal_after(turn, conversation, result)
-    internal["introduced"] = turn_reply.introduces or conversation.row.get("introduced")
-    internal["held"] = (turn_reply.holding or conversation.row.get("held") or None) if waits is not None else None
-    if result.has("conversation_ended"):
-        return conversation_commands.end(turn.scope, conversation, at, internal)
-    after: Conversation = {**before, "last_message_at": at}
-    if before["status"] == ConversationStatus.ACTIVE:
-        after = {**after, "waiting": waits is not None, "handoff": waits}
-    doc = revise(before, after)
-    return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, internal))
-
-
-def _message_row(turn: ClaimedTurn, message: AssistantMessage) -> table.Row:
-    row = {"pk": turn.claim.row["pk"], "sk": message["id"], "kind": MESSAGES.kind, "doc": fields.to_json(message)}
-    return row | {"conversation_id": turn.conversation_id}
-
-
-def _internal_after(
-    turn: ClaimedTurn, conversation: ConversationRecord, result: TurnResult
-) -> dict[str, table.Value | None]:
-    """The conversation's attributes after the turn."""
-    internal: dict[str, table.Value | None] = {}
-    internal["proposal"] = result.proposed.to_json() if result.proposed else None
+    handoff_now = handoff_after(conversation.doc, reasons, at)
+    held = handoff_now is not None and (turn_reply.holding or conversation.row.get("held"))
+    internal: dict[str, table.Value | None] = {
+        "proposal": result.proposed.to_json() if result.proposed else None,
+        "introduced": turn_reply.introduces or conversation.row.get("introduced"),
+        "held": held or None,
+    }
     # Another turn may hold the lock if this turn ended with an apology before.
     if conversation.row.get("turn") == turn.id:
         internal["turn"] = None
-    return internal
+    if result.has("conversation_ended"):
+        return conversation_commands.end(turn.scope, conversation, at, internal)
+    after: Conversation = {**conversation.doc, "last_message_at": at}
+    if not _is_ended(conversation):
+        after = {**after, "waiting": handoff_now is not None, "handoff": handoff_now}
+    doc = revise(conversation.doc, after)
+    return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, internal))
 
 
-def _completion(turn: ClaimedTurn, user_message: UserMessage, response: str) -> table.Update:
-    """The write that ends the turn. It stores the body of the response."""
-    row, attributes = turn.claim.row, {"doc": fields.to_json(user_message), "response_body": response}
-    return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
+def _response_body(message: UserMessage, reply: AssistantMessage, conversation: Conversation, *, markdown: bool) -> str:
+    """The body of the 201: the user's message with the reply and the conversation."""
+    content = reply["content"] if markdown else plain_text.plain(reply["content"])
+    body: AnsweredMessage = {**message, "reply": {**reply, "content": content}, "conversation": conversation}
+    return fields.to_json(body)
 
 
 def _usage(turn: ClaimedTurn, reply: Reply, now: clock.Instant) -> table.Row:

@@ -230,7 +230,7 @@ class ConversationRow(ResourceRow):
     held: NotRequired[bool]
     """Whether the agent has sent a holding reply since the handoff."""
     handed_off: NotRequired[bool]
-    """An earlier release has handed the conversation over, which it did not show. It is not given back yet."""
+    """An earlier release has handed the conversation over, which it did not show. It is not resumed yet."""
     taken_by: NotRequired[str]
     """The person of the business who took the handoff of the time `taken_at`, so that others need not."""
     taken_at: NotRequired[str]
@@ -327,23 +327,23 @@ def longest_waiting(
     return records[:limit], queries.time_cursor(dict(records[limit - 1].row)) if len(records) > limit else None
 
 
-def awaits_person(record: ConversationRecord) -> bool:
+def agent_holds(record: ConversationRecord) -> bool:
     """Whether the agent only sends holding replies: a person must reply, and not because the agent failed."""
-    return "handed_off" in record.row or _awaits_person(record.doc)
+    return "handed_off" in record.row or _agent_holds(record.doc)
 
 
-def _awaits_person(conversation: Conversation) -> bool:
+def _agent_holds(conversation: Conversation) -> bool:
     handoff = conversation["handoff"]
     return handoff is not None and handoff["reason"] != HandoffReason.AGENT_FAILED
 
 
-def after_reply(conversation: Conversation, reasons: Values[HandoffReason], at: str) -> Handoff | None:
+def handoff_after(conversation: Conversation, reasons: Values[HandoffReason], at: str) -> Handoff | None:
     """The handoff after a reply at the time `at` that hands over for these reasons, or for none (promises 11).
 
     While a person must reply, nothing changes it. After a failure of the agent, a reply ends it or has another reason.
     """
     before = conversation["handoff"]
-    if before is not None and (_awaits_person(conversation) or HandoffReason.AGENT_FAILED in reasons):
+    if before is not None and (_agent_holds(conversation) or HandoffReason.AGENT_FAILED in reasons):
         return before
     return {"reason": next(iter(reasons)), "at": at} if reasons else None
 

@@ -564,7 +564,7 @@ PLANTED = (
     ),
     Planted(
         "who waits for a person gets the agent's replies",
-        ("shared/conversations/replies.py", "    elif awaits_person(conversation):", "    elif False:"),
+        ("shared/conversations/replies.py", "    elif agent_holds(conversation):", "    elif False:"),
         "8.12",
         focus="desk",
     ),
@@ -613,8 +613,8 @@ PLANTED = (
         "a proposal outlives the next message",
         (
             "shared/conversations/replies.py",
-            """    internal["proposal"] = result.proposed.to_json() if result.proposed else None\n""",
-            """    if result.proposed:\n        internal["proposal"] = result.proposed.to_json()\n""",
+            """        "proposal": result.proposed.to_json() if result.proposed else None,\n""",
+            """        **({"proposal": result.proposed.to_json()} if result.proposed else {}),\n""",
         ),
         "8.9",
         seed=64,
