@@ -67,7 +67,7 @@ def show(visit: InProject) -> Response:
         section=SECTION,
         customer=record.doc,
         named={record.doc["id"]: record.doc},
-        has_opted_out=phone is not None and opted_out_phones.has_opted_out(visit.scope, phone),
+        has_opted_out=phone is not None and opted_out_phones.contains(visit.scope, phone),
         active=_active_call(visit, record),
         next_appointment=today.next_of(visit, record.doc["id"]),
         notice=NOTICES.get(visit.query.get("notice", "")),

@@ -30,9 +30,8 @@ _PAGE = 100
 
 
 def has_opted_out(scope: Scope, customer: Customer | None, phone: str, rows: table.Rows | None = None) -> bool:
-    """Whether a customer, or nobody known, is not to be called at a phone. `rows` saves a read, as there."""
-    opted_out = customer is not None and customer["do_not_call"]
-    return opted_out or opted_out_phones.has_opted_out(scope, phone, rows)
+    """Whether a customer is not to be called, or nobody at this phone. `rows` are as in `opted_out_phones.contains`."""
+    return (customer is not None and customer["do_not_call"]) or opted_out_phones.contains(scope, phone, rows)
 
 
 def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> Change[Customer]:
@@ -43,7 +42,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     """
     record = CUSTOMERS.find(scope, customer_id)
     phone = to or record.doc["phone"]
-    of_phone = [] if phone is None else opted_out_phones.opt_out(scope, phone)
+    of_phone = [] if phone is None else opted_out_phones.add(scope, phone)
     change = Change(record.doc)
     if record.doc["deleted_at"] is None and not record.doc["do_not_call"]:
         opted_out: Customer = {**record.doc, "do_not_call": True}

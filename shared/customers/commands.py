@@ -74,7 +74,7 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     allowed: Customer = {**record.doc, "do_not_call": False}
     customer = revise(record.doc, allowed)
     phone = customer["phone"]
-    writes = [] if phone is None else [*opted_out_phones.opt_in(scope, phone)]
+    writes = [] if phone is None else [*opted_out_phones.remove(scope, phone)]
     if customer is not record.doc:
         writes += CUSTOMERS.replace(scope, record, customer)
     elif writes:

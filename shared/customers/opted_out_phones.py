@@ -22,17 +22,17 @@ _PHONE = "phone#"
 
 
 def keys(scope: Scope) -> list[table.Key]:
-    """The key of the row that `has_opted_out` takes in `rows`."""
+    """The key of the row that `contains` takes in `rows`."""
     return [(scope.pk(KIND), "key")]
 
 
-def has_opted_out(scope: Scope, phone: str, rows: table.Rows | None = None) -> bool:
+def contains(scope: Scope, phone: str, rows: table.Rows | None = None) -> bool:
     """Whether nobody may be called at this phone. `rows` saves a read: those of `keys`, at least."""
     row = _key_row(scope) if rows is None else rows.get(keys(scope)[0])
     return row is not None and table.get(*_address(scope, hash_of(row["key"], phone))) is not None
 
 
-def opt_out(scope: Scope, phone: str) -> Sequence[table.Write]:
+def add(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The writes that opt a phone out; `[]` if it has opted out."""
     row = _key_row(scope)
     # A project without a key is older than opt-outs.
@@ -40,7 +40,7 @@ def opt_out(scope: Scope, phone: str) -> Sequence[table.Write]:
     return [*([] if row else [_first(scope, key)]), *_put(scope, hash_of(key, phone))]
 
 
-def opt_in(scope: Scope, phone: str) -> Sequence[table.Write]:
+def remove(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The write that lifts a phone's opt-out; `[]` if it has none."""
     row = _key_row(scope)
     return [] if row is None else _delete(scope, hash_of(row["key"], phone))

@@ -61,7 +61,7 @@ def _doc(collection: Collection[Any, Any], row: table.Row) -> dict[str, Any]:
 
 def _phone(scope: Scope, phone: str) -> dict[str, Any]:
     consent = consents.find(scope, phone)
-    opted_out = opted_out_phones.has_opted_out(scope, phone)
+    opted_out = opted_out_phones.contains(scope, phone)
     return {"phone": phone, "opted_out": opted_out, "consent": consent.doc if consent.row else None}
 
 

@@ -133,14 +133,21 @@ def test_lost_wake_ups_only_delay_a_call_that_waits_for_the_morning(stage: Stage
     assert clock.parse(session_of(stage, id)["dialed_at"]) >= clock.parse(NINE)
 
 
-def test_sweep_wakes_a_waiting_call_shortly_before_its_time(stage: Stage, night: Clock) -> None:
+@pytest.mark.parametrize(("speed", "interval_s"), [("1", 60), ("60", 1)])
+def test_sweep_wakes_a_waiting_call_shortly_before_its_time(
+    stage: Stage, night: Clock, monkeypatch: pytest.MonkeyPatch, speed: str, interval_s: int
+) -> None:
+    monkeypatch.setenv("SPEED", speed)
     whom = callee_in_hours(stage)
     id = place_call(stage, whom)
-    night.now = clock.parse(NINE) / clock.SECOND - 60
-    with wire() as line:
-        stage.invoke("sweep", {})
-    [sent] = [call for call in line.calls if call.operation == "SendMessageBatch" and id in json.dumps(call.parameters)]
-    assert '"DelaySeconds": 6' in json.dumps(sent.parameters), "about a minute is left"
+    delays = []
+    for intervals in (2, 1):
+        night.now = clock.parse(NINE) / clock.SECOND - intervals * interval_s
+        with wire() as line:
+            stage.invoke("sweep", {})
+        sent = [call.parameters["Entries"] for call in line.calls if call.operation == "SendMessageBatch"]
+        delays.append([entry["DelaySeconds"] for entries in sent for entry in entries if id in entry["MessageBody"]])
+    assert delays in ([[], [interval_s]], [[], [interval_s + 1]])
 
 
 def test_hours_that_move_while_a_call_waits_are_respected(stage: Stage, night: Clock) -> None:

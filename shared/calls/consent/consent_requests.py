@@ -125,7 +125,7 @@ def close(
     one. Raises ConditionFailed or Contended if one of the rows changed since `consent` was read.
     """
     scope = consent.scope
-    if ending is None and opted_out_phones.has_opted_out(scope, consent.phone):
+    if ending is None and opted_out_phones.contains(scope, consent.phone):
         doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, OPTED_OUT
     changes: SessionChanges = {"consent": consents.public(doc)}
     if summary is not None:
