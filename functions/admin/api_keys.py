@@ -61,18 +61,20 @@ def create(visit: InProject) -> Response:
     except ApiError as error:
         return _list(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
     try:
-        creation = audited.create_key(
-            visit.scope.project_id,
-            MODES[wanted.mode],
-            wanted.label,
-            visit.actor,
-            also=[visit.once()],
-            read_only=wanted.access == "read",
-            valid_until=valid_until,
+        new = visit.commit(
+            lambda: audited.create_key(
+                visit.scope.project_id,
+                MODES[wanted.mode],
+                wanted.label,
+                visit.actor,
+                read_only=wanted.access == "read",
+                valid_until=valid_until,
+            ),
+            lambda _: visit.once(),
         )
     except SentBefore:
         return visit.redirect(visit.path("api_keys?notice=created"))
-    return visit.render("api_key_created.html", 201, section="api_keys", made=creation, old=None)
+    return visit.render("api_key_created.html", 201, section="api_keys", made=new, old=None)
 
 
 def ask_to_rotate(visit: InProject) -> Response:
@@ -86,14 +88,16 @@ def rotate(visit: InProject) -> Response:
     sent = {"valid_for": visit.form.get("valid_for", "")}
     try:
         _, valid_ms = VALID_FOR[fields.validate(Rotation, sent).valid_for]
-        creation = audited.rotate_key(
-            visit.scope.project_id, old.id, valid_ms, _end(visit), visit.actor, also=[visit.once()]
+        valid_until = _end(visit)
+        new = visit.commit(
+            lambda: audited.rotate_key(visit.scope.project_id, old.id, valid_ms, valid_until, visit.actor),
+            lambda _: visit.once(),
         )
     except SentBefore:
         return visit.redirect(visit.path("api_keys?notice=created"))
     except ApiError as error:
         return _rotation(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
-    return visit.render("api_key_created.html", 201, section="api_keys", made=creation, old=_find(visit))
+    return visit.render("api_key_created.html", 201, section="api_keys", made=new, old=_find(visit))
 
 
 def ask_to_revoke(visit: InProject) -> Response:
@@ -103,7 +107,8 @@ def ask_to_revoke(visit: InProject) -> Response:
 
 def revoke(visit: InProject) -> Response:
     """Revoke a key."""
-    audited.revoke_key(visit.scope.project_id, _find(visit).id, visit.actor)
+    key = _find(visit)
+    visit.commit(lambda: audited.revoke_key(visit.scope.project_id, key.id, visit.actor))
     return visit.redirect(visit.path("api_keys?notice=revoked"))
 
 

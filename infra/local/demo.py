@@ -46,7 +46,7 @@ def ensure(data_dir: DataDir) -> list[DemoProject]:
         for livemode, plaintext in ((False, test_key), (True, live_key)):
             # The condition fails if the key exists.
             try:
-                api_keys.create(project_id, livemode, "demo", plaintext)
+                table.write(api_keys.create(project_id, livemode, "demo", plaintext).writes)
             except table.ConditionFailed:
                 continue
         # It is a member after a restart.

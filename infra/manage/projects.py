@@ -12,6 +12,7 @@ from infra.manage.command import PROJECT, Argument, Run, command
 from shared.admin import audit, audited
 from shared.core import clock
 from shared.projects import api_keys, projects, usage
+from shared.store import transactions
 from shared.store.keys import Scope
 
 
@@ -36,7 +37,11 @@ def _list_projects(run: Run) -> None:
 )
 def _create_key(run: Run, project: int, mode: str, label: str, read_only: bool, days: int | None) -> None:
     until = clock.now() + days * clock.DAY if days else None
-    made = audited.create_key(project, mode == "live", label, audit.operator(), read_only=read_only, valid_until=until)
+    made = transactions.commit(
+        lambda: audited.create_key(
+            project, mode == "live", label, audit.operator(), read_only=read_only, valid_until=until
+        )
+    ).doc
     run.show(
         {**dataclasses.asdict(made.key), "plaintext": made.plaintext},
         f"key {made.key.id}  {made.key.label}\n"
@@ -62,7 +67,7 @@ def _list_keys(run: Run, project: int) -> None:
 
 @command("keys revoke", PROJECT, Argument("key"))
 def _revoke_key(run: Run, project: int, key: str) -> None:
-    revoked = audited.revoke_key(project, key, audit.operator())
+    revoked = transactions.commit(lambda: audited.revoke_key(project, key, audit.operator())).doc
     print(f"key {revoked.id} was revoked at {revoked.revoked_at}")
 
 

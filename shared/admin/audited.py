@@ -1,11 +1,7 @@
-"""Changes with their entry in the audit trail, which the admin pages and the operator's commands both make.
-
-The functions of API keys commit the change. The others return it.
-"""
+"""Changes with their entry in the audit trail, which the admin pages and the operator's commands both make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from shared.admin import audit
@@ -18,9 +14,9 @@ from shared.conversations import commands as conversation_commands
 from shared.conversations.resource import Conversation
 from shared.core import clock
 from shared.projects import api_keys
-from shared.projects.api_keys import ApiKey, Creation
+from shared.projects.api_keys import ApiKey, NewKey
 from shared.resources import fields
-from shared.store import table, transactions
+from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
 
@@ -30,42 +26,32 @@ def create_key(
     livemode: bool,
     label: str,
     actor: Actor,
-    also: Sequence[table.Write] = (),
     *,
     read_only: bool = False,
     valid_until: clock.Instant | None = None,
-) -> Creation:
-    """Create a key, with the writes `also` in the same transaction. Nothing stores its plaintext.
-
-    Raises LookupError for an unknown project, and the error of a write in `also` that is refused.
-    """
-
-    def new() -> Creation:
-        return api_keys.creation(project_id, livemode, label, read_only=read_only, valid_until=valid_until)
-
-    return _commit("api_key.created", new, actor, also)
+) -> Change[NewKey]:
+    """Create a key. Raises LookupError for an unknown project."""
+    change = api_keys.create(project_id, livemode, label, read_only=read_only, valid_until=valid_until)
+    return change.with_writes(_entry_of_key(actor, "api_key.created", change.doc.key))
 
 
 def rotate_key(
-    project_id: int,
-    key_id: str,
-    valid_ms: int,
-    valid_until: clock.Instant | None,
-    actor: Actor,
-    also: Sequence[table.Write] = (),
-) -> Creation:
-    """Create a key in place of another one, which expires within `valid_ms` milliseconds, as `create_key` does.
+    project_id: int, key_id: str, valid_ms: int, valid_until: clock.Instant | None, actor: Actor
+) -> Change[NewKey]:
+    """Create a key in place of another one, which expires within `valid_ms` milliseconds.
 
     Raises LookupError for an unknown key, `invalid_status_transition` if it is not valid any more.
     """
-    return _commit("api_key.rotated", lambda: api_keys.rotation(project_id, key_id, valid_ms, valid_until), actor, also)
+    change = api_keys.rotate(project_id, key_id, valid_ms, valid_until)
+    return change.with_writes(_entry_of_key(actor, "api_key.rotated", change.doc.key))
 
 
-def revoke_key(project_id: int, key_id: str, actor: Actor) -> ApiKey:
+def revoke_key(project_id: int, key_id: str, actor: Actor) -> Change[ApiKey]:
     """Revoke a key. Revoking it again changes nothing. Raises LookupError for an unknown key."""
-    key = api_keys.find(project_id, key_id)
+    change = api_keys.revoke(project_id, key_id)
+    key = change.doc
     entry = audit.entry(project_id, actor, "api_key.revoked", key.id, livemode=key.livemode, before=_facts(key))
-    return api_keys.revoke(project_id, key_id, [entry])
+    return change.with_writes(entry)
 
 
 def change_call_limits(project_id: int, wanted: Limits, before: Limits, actor: Actor) -> Change[Limits]:
@@ -97,14 +83,8 @@ def _entry(scope: Scope, actor: Actor, action: str, target: str, **facts: Any) -
     return audit.entry(scope.project_id, actor, action, target, livemode=scope.livemode, **facts)
 
 
-def _commit(action: str, new: Callable[[], Creation], actor: Actor, also: Sequence[table.Write]) -> Creation:
-    def command() -> Change[Creation]:
-        creation = new()
-        key = creation.key
-        entry = audit.entry(key.project_id, actor, action, key.id, livemode=key.livemode, after=_facts(key))
-        return Change(creation, [*creation.writes, entry, *also])
-
-    return transactions.commit(command).doc
+def _entry_of_key(actor: Actor, action: str, key: ApiKey) -> table.Put:
+    return audit.entry(key.project_id, actor, action, key.id, livemode=key.livemode, after=_facts(key))
 
 
 def _facts(key: ApiKey) -> dict[str, Any]:

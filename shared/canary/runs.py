@@ -15,7 +15,7 @@ from typing import Any
 from shared.canary import receipts
 from shared.core import clock, trace
 from shared.projects import api_keys, projects
-from shared.store import table
+from shared.store import table, transactions
 from shared.store.keys import Scope
 
 PROJECT_ID, PROJECT_NAME = 0, "Canary"
@@ -44,9 +44,9 @@ def run(base_url: str) -> int:
     projects.ensure(PROJECT_ID, PROJECT_NAME)
     for left in api_keys.of_project(PROJECT_ID):
         api_keys.delete(PROJECT_ID, left.id)
-    key, plaintext = api_keys.create(PROJECT_ID, livemode=False, label="canary")
-    with _in_the_end(lambda: api_keys.delete(PROJECT_ID, key.id)):
-        api = _Api(base_url, plaintext)
+    new = transactions.commit(lambda: api_keys.create(PROJECT_ID, livemode=False, label="canary")).doc
+    with _in_the_end(lambda: api_keys.delete(PROJECT_ID, new.key.id)):
+        api = _Api(base_url, new.plaintext)
         ping = api.call("GET", "/v1/ping", 200)
         _expect(ping["project_id"] == PROJECT_ID and ping["livemode"] is False, "ping names another project")
         _clear(api)

@@ -11,7 +11,6 @@ import re
 import secrets
 import string
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -24,7 +23,7 @@ from shared.projects import projects, rate_limits
 from shared.projects.rate_limits import Moment, Remaining
 from shared.store import table
 from shared.store.keys import Scope
-from shared.store.transactions import retry_on_conflict
+from shared.store.transactions import Change
 
 REFUSAL_MEMORY_MS = 5 * clock.SECOND
 """How long a container caches that a key is refused, even if its minute is used up for longer: a key
@@ -77,12 +76,11 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Creation:
-    """A key that exists once `writes` are executed. Nothing stores its plaintext."""
+class NewKey:
+    """A new key with its plaintext, which nothing stores."""
 
     key: ApiKey
     plaintext: str = field(repr=False)
-    writes: tuple[table.Write, ...] = field(repr=False)
 
 
 class LimitExceeded(Exception):
@@ -95,17 +93,7 @@ class LimitExceeded(Exception):
         self.resets_in_s = resets_in_s
 
 
-def create(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> tuple[ApiKey, str]:
-    """Create a key of a project. Returns it with its plaintext, which cannot be retrieved later.
-
-    Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
-    """
-    created = creation(project_id, livemode, label, plaintext)
-    table.write(created.writes)
-    return created.key, created.plaintext
-
-
-def creation(
+def create(
     project_id: int,
     livemode: bool,
     label: str,
@@ -114,8 +102,8 @@ def creation(
     read_only: bool = False,
     valid_until: clock.Instant | None = None,
     replaces: str | None = None,
-) -> Creation:
-    """The writes that create a key of a project, for a transaction.
+) -> Change[NewKey]:
+    """Create a key of a project, by default with a random plaintext.
 
     Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
     """
@@ -133,11 +121,11 @@ def creation(
     row: table.Row = {"pk": f"KEY#{digest}", "sk": "key", "kind": "api_key", "key_id": key_id} | owner | facts
     row |= {name: value for name, value in terms.items() if value is not None}
     pointer = {"pk": f"P#{project_id}#keys", "sk": key_id, "kind": "api_key_of", "digest": digest} | facts
-    return Creation(_of_row(row), plaintext, (table.Put(row), table.Put(pointer)))
+    return Change(NewKey(_of_row(row), plaintext), [table.Put(row), table.Put(pointer)])
 
 
-def rotation(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Instant | None = None) -> Creation:
-    """The writes that create a key in place of another one, which then expires within `valid_ms` milliseconds.
+def rotate(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Instant | None = None) -> Change[NewKey]:
+    """Create a key in place of another one, which then expires within `valid_ms` milliseconds.
 
     The new key has the label, mode and rights of the other one. Raises LookupError for an unknown key,
     `invalid_status_transition` if it is not valid any more.
@@ -146,16 +134,14 @@ def rotation(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Ins
     old, ends_at = _of_row(row), clock.now() + valid_ms
     if old.revoked_at or old.has_expired:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The key is not valid any more, so it cannot be replaced.")
-    new = creation(
-        project_id, old.livemode, old.label, read_only=old.read_only, valid_until=valid_until, replaces=old.id
-    )
+    new = create(project_id, old.livemode, old.label, read_only=old.read_only, valid_until=valid_until, replaces=old.id)
     end = table.Update(
         row["pk"],
         row["sk"],
         set={"valid_until": min(ends_at, row.get("valid_until", ends_at))},
         condition=table.PRESENT & table.equals("revoked_at", None),
     )
-    return dataclasses.replace(new, writes=(*new.writes, end))
+    return new.with_writes(end)
 
 
 def new_plaintext(mode: str) -> str:
@@ -176,24 +162,15 @@ def find(project_id: int, key_id: str) -> ApiKey:
     return _of_row(_find(project_id, key_id))
 
 
-def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> ApiKey:
-    """Revoke a key, with the writes `also` in the same transaction.
-
-    Revoking it again has no effect and writes nothing. Raises LookupError for an unknown key.
-    """
-
-    def attempt() -> ApiKey:
-        row = _find(project_id, key_id)
-        if "revoked_at" in row:
-            return _of_row(row)
-        now = clock.iso(clock.now())
-        is_valid = table.PRESENT & table.equals("revoked_at", None)
-        op = table.Update(row["pk"], row["sk"], set={"revoked_at": now}, condition=is_valid)
-        table.write([op, *also])
-        return _of_row(row | {"revoked_at": now})
-
-    # The requests of a busy key update the same row, so a transaction may conflict with them for a while.
-    return retry_on_conflict(attempt)
+def revoke(project_id: int, key_id: str) -> Change[ApiKey]:
+    """Revoke a key. Nothing changes if it was revoked before. Raises LookupError for an unknown key."""
+    row = _find(project_id, key_id)
+    if "revoked_at" in row:
+        return Change(_of_row(row))
+    now = clock.iso(clock.now())
+    is_valid = table.PRESENT & table.equals("revoked_at", None)
+    update = table.Update(row["pk"], row["sk"], set={"revoked_at": now}, condition=is_valid)
+    return Change(_of_row(row | {"revoked_at": now}), [update])
 
 
 def delete(project_id: int, key_id: str) -> None:

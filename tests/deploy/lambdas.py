@@ -210,7 +210,8 @@ class Functions:
     def _project(self) -> Keys:
         """A project with its keys, made by the service's own functions."""
         from shared.aws import services
-        from shared.projects import api_keys, projects
+        from shared.projects import projects
+        from tests.support.keys import new_key
 
         settings = {"AWS_ENDPOINT_URL_DYNAMODB": self._dynamodb_url, "TABLE_NAME": resources.TABLE_NAME}
         with pytest.MonkeyPatch.context() as patch:
@@ -219,7 +220,7 @@ class Functions:
             services.dynamodb.cache_clear()
             try:
                 id = projects.create("Blue Clinic").id
-                return Keys(id, *(api_keys.create(id, mode, "trial")[1] for mode in (False, True)))
+                return Keys(id, *(new_key(id, livemode=mode) for mode in (False, True)))
             finally:
                 services.dynamodb().close()
                 services.dynamodb.cache_clear()

@@ -6,9 +6,9 @@ import pytest
 
 from shared.core import clock
 from shared.projects import api_keys
-from shared.store import table
 from tests.support import privileges
 from tests.support.clocks import Clock
+from tests.support.keys import new_key
 from tests.support.resources import create_resource
 from tests.support.stage import Stage
 
@@ -17,9 +17,7 @@ def key(project: int, *, read_only: bool = False, valid_s: int | None = None) ->
     """The plaintext of a new test key of the project."""
     with privileges.running(None):
         ends_at_ms = None if valid_s is None else clock.now() + valid_s * clock.SECOND
-        made = api_keys.creation(project, False, "terms", read_only=read_only, valid_until=ends_at_ms)
-        table.write(made.writes)
-    return made.plaintext
+        return new_key(project, read_only=read_only, valid_until=ends_at_ms)
 
 
 def test_a_key_is_refused_from_its_end_on(stage: Stage, stopped_clock: Clock) -> None:
@@ -39,11 +37,11 @@ def test_the_last_use_is_that_before_the_end(stage: Stage, stopped_clock: Clock)
     ending = key(project, valid_s=60)
     stage.call("GET", "/v1/ping", key=ending)
     with privileges.running(None):
-        [used] = [one.last_used_at for one in api_keys.of_project(project) if one.label == "terms"]
+        [used] = [one.last_used_at for one in api_keys.of_project(project) if one.expires_at]
     stopped_clock.forward(600)
     assert stage.call("GET", "/v1/ping", key=ending).status == 401
     with privileges.running(None):
-        [last] = [one for one in api_keys.of_project(project) if one.label == "terms"]
+        [last] = [one for one in api_keys.of_project(project) if one.expires_at]
     assert (last.last_used_at, last.has_expired) == (used, True)
 
 

@@ -17,6 +17,7 @@ from shared.projects import api_keys, projects
 from shared.store import table
 from tests.support.clocks import Clock
 from tests.support.http_gateway import Served, delivering, serving
+from tests.support.keys import new_key
 from tests.support.log_lines import ids, lines
 from tests.support.stage import Stage
 
@@ -155,7 +156,7 @@ def test_a_wrong_response_is_reported_with_its_request(
 
 def test_a_run_deletes_what_a_run_that_died_left(stage: Stage, base_url: str) -> None:
     projects.ensure(runs.PROJECT_ID, runs.PROJECT_NAME)
-    _, plaintext = api_keys.create(runs.PROJECT_ID, livemode=False, label="canary")
+    plaintext = new_key(runs.PROJECT_ID)
     api = runs._Api(base_url, plaintext)
     api.call("POST", "/v1/webhook_endpoints", 201, {"url": f"{base_url}/canary/{'x' * 43}"})
     for _ in range(2):

@@ -12,6 +12,7 @@ import pytest
 
 from shared.aws import client as aws_client
 from shared.projects import api_keys
+from shared.store import transactions
 from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.resources import create_resource
@@ -39,7 +40,7 @@ def test_a_revoked_key_gets_nothing_of_what_was_read(stage: Stage, customer: str
     project = stage.project()
     path = f"/v1/customers/{create_resource(stage, '/v1/customers', phone=PHONE)['id']}"
     (key,) = [key for key in api_keys.of_project(project.id) if not key.livemode]
-    api_keys.revoke(project.id, key.id)
+    transactions.commit(lambda: api_keys.revoke(project.id, key.id))
     refused = stage.call("GET", path)
     assert (refused.status, refused.code) == (401, "api_key_revoked")
     assert PHONE not in refused.body.decode()

@@ -168,14 +168,15 @@ def _new_scope(world: World, project: int, live: bool, ends_in_s: float) -> Scop
 
     def create(host: Host) -> list[str]:
         host.module("shared.projects.projects").ensure(project, f"Project {project}")
-        creation = host.module("shared.projects.api_keys").creation
+        api_keys = host.module("shared.projects.api_keys")
+        create_key = api_keys.creation if host.previous else api_keys.create
         terms: list[dict[str, Any]] = [{}, {"read_only": True}, {"valid_until": round(ends_at * 1000)}]
-        made = [creation(project, live, "simulation", **each) for each in terms]
+        made = [create_key(project, live, "simulation", **each) for each in terms]
         change = host.module("shared.store.transactions").Change(
             None, [write for each in made for write in each.writes]
         )
         host.commit(lambda: change, "operator")
-        return [each.plaintext for each in made]
+        return [(each if host.previous else each.doc).plaintext for each in made]
 
     key, reading, ending = world.operate("operator", create).result
     return Scope(project, live, key, reading, ending, ends_at)

@@ -99,11 +99,11 @@ class Stage:
             # `projects.create` reads all projects to find the next number, and here there are thousands.
             id = next(self._project_ids)
             projects.ensure(id, name)
-            test, live = (api_keys.creation(id, livemode, "test") for livemode in (False, True))
+            test, live = (api_keys.create(id, livemode, "test") for livemode in (False, True))
             # Not in a transaction, which takes DynamoDB Local four times as long: there is a project for each test.
             rows.write([put.row for put in (*test.writes, *live.writes) if isinstance(put, table.Put)])
-        self._key = test.plaintext
-        return Project(id, test.plaintext, live.plaintext)
+        self._key = test.doc.plaintext
+        return Project(id, test.doc.plaintext, live.doc.plaintext)
 
     def call(
         self,

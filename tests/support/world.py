@@ -6,9 +6,9 @@ import itertools
 import re
 from typing import Any
 
-from shared.projects import api_keys
 from tests.support.hostile_requests import Sent
 from tests.support.hostile_values import MOMENTS
+from tests.support.keys import new_key
 from tests.support.receivers import Receiver
 from tests.support.stage import Answer, Stage
 
@@ -22,7 +22,7 @@ class World:
     def __init__(self, stage: Stage, receiver: Receiver | None) -> None:
         self.stage = stage
         self.project = stage.project("Properties")
-        more = [api_keys.create(self.project.id, False, "more")[1] for _ in range(KEYS)]
+        more = [new_key(self.project.id) for _ in range(KEYS)]
         self._keys = itertools.cycle(more)
         self._numbers = itertools.count()
         self._receiver = receiver

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from shared.projects import api_keys
+from tests.support.keys import new_key
 from tests.support.properties import DAYS, fixed_examples
 from tests.support.stage import Stage
 from tests.support.world import KEYS
@@ -24,7 +24,7 @@ class Shelf:
 
     def __init__(self, stage: Stage) -> None:
         project = stage.project("Shelf")
-        keys = [api_keys.create(project.id, False, "more")[1] for _ in range(KEYS)]
+        keys = [new_key(project.id) for _ in range(KEYS)]
         self._keys = itertools.cycle(keys)
         self.stage = stage
         self.customers = [self._make("customers", self._customer(number)) for number in range(14)]
