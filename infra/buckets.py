@@ -1,4 +1,4 @@
-"""Private buckets, as every stack of a stage has them."""
+"""Private buckets, as every stack of a stage has them. `infra/stack.py` says how long each keeps its objects."""
 
 from __future__ import annotations
 

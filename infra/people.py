@@ -1,4 +1,7 @@
-"""The Cognito user pool in which the people who use the admin pages sign in, if the stage has no other provider."""
+"""The Cognito user pool in which the people who use the admin pages sign in, if the stage has no other provider.
+
+The texts of its e-mails are Cognito's own.
+"""
 
 from __future__ import annotations
 

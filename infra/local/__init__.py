@@ -1,5 +1,6 @@
 """The service on one machine: `make run`, or `python -m infra.local` once everything is installed.
 
+runner      starts all parts, waits for a signal, and stops them (`__main__` is the command)
 settings    PORT, DATA_DIR, SPEED, READY_FILE, CANARY
 data_dir    the folder of everything that is kept between runs
 sqs         the queues, served over HTTP by `sqs_endpoint`
@@ -10,4 +11,7 @@ lambdas     the functions' handlers, called in this process
 server      HTTP on loopback, by API Gateway's rules (`routes`, `proxy`)
 queues stream schedule  the event sources of the worker functions
 demo        the two demo projects
+console     messages to the person who started the runner
+log_lines   the subscription of the log, for the request log
+processes   child processes, which end with the runner
 """

@@ -1,4 +1,4 @@
-"""`python -m infra.manage`: projects, API keys and erasures, on the local runner or a deployed stage.
+"""`python -m infra.manage`: the operator's commands, on the local runner or a deployed stage.
 
     projects create NAME | projects list
     keys create PROJECT --mode test|live --label LABEL [--read-only] [--days N]

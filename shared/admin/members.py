@@ -23,11 +23,11 @@ class MemberRole(StrEnum):
     """What a member may do, from the fewest rights to the most."""
 
     VIEWER = "viewer"
-    """Sees everything."""
+    """Sees everything but the page of a single member."""
     MEMBER = "member"
-    """Also changes customers, appointments, conversations, endpoints and calls."""
+    """Also changes customers, appointments, conversations, endpoints, calls and the agent's settings, and replays."""
     OWNER = "owner"
-    """Also changes API keys, members and limits."""
+    """Also changes API keys, members and limits, and exports."""
 
 
 VIEWER, MEMBER, OWNER = ROLES = tuple(MemberRole)

@@ -6,6 +6,11 @@
     tools             what an agent can do
     actions           what clients see of it
     opt_out_messages  messages that opt out, which the service itself replies to
+    identity_answers  what somebody says who answers a call; voicemail: whether it is a machine
+    assent            whether a message agrees to a proposal
+    phrases, dates    what the scripted agent understands
+    simulated_messages    test mode's messages that force a reply
+    wording, plain_text   the words of replies, with Markdown or without
 
 An agent gets the messages of a conversation and the input of a turn, and returns a reply with what it did. It does not
 write: the tools stage at most one change, which the turn commits together with the reply. An opt-out is committed

@@ -1,4 +1,8 @@
-"""The HTTP layer: request checks, responses and errors, idempotency, routes, and the ASGI app of a route group.
+"""The HTTP layer, with which functions declare their routes and operations. It knows none of the resources.
 
-The functions declare their routes and operations with it. It knows none of the resources.
+routes       paths, operations, and the ASGI app of a function: the checks in their order, and unknown paths
+requests     what a request has: its body, its version, its parameters; `Request`, the argument of an operation
+responses    what a response has: body, headers, errors
+idempotency  the record of a request with an Idempotency-Key
+collection_operations    the operations that all collections share: retrieve, list
 """

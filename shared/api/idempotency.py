@@ -1,4 +1,4 @@
-"""Idempotency-Keys: one effect and one response per key for 24 hours (promises 4).
+"""Idempotency-Keys of POST and PATCH: one effect and one response per key for 24 hours (promises 4).
 
 The record of a key is written in the transaction that does the work, on condition that it does not exist. Either the
 effect and its saved response exist, or neither does. A retry's own record fails that condition, and the saved response

@@ -7,6 +7,7 @@ from shared.core import settings
 REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22", "2026-12-01")
 """The dated revisions of API v1 (promise 1.2). All are additive so far and render the same."""
 NEWEST_REVISION = REVISIONS[-1]
+"""Also that of a request without `Service-Version` (`read_version` in `shared/api/requests.py`)."""
 DESCRIBED_SERVER = "https://api.example.com"
 """The server in the API description. The function that serves the description replaces it by its own address."""
 API_DESCRIPTION = "openapi.json"

@@ -104,7 +104,7 @@ ERRORS: Mapping[Code, ErrorKind] = {
     Code.API_VERSION_INVALID: ErrorKind(400, INVALID_REQUEST, "The `Service-Version` header is not a known revision.", "Send the date of a known revision, or omit the header."),
     Code.INVALID_JSON: ErrorKind(400, INVALID_REQUEST, "The body is not a valid JSON object in UTF-8.", f"Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most {limits.JSON_LEVELS} levels deep."),
     Code.IDEMPOTENCY_KEY_INVALID: ErrorKind(400, INVALID_REQUEST, "The `Idempotency-Key` header is not valid.", f"Send one header with 1 to {limits.IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."),
-    Code.IDEMPOTENCY_KEY_REUSED: ErrorKind(400, IDEMPOTENCY, "The Idempotency-Key was already used with another body, method, path or API key.", "Use a new key for a new request."),
+    Code.IDEMPOTENCY_KEY_REUSED: ErrorKind(400, IDEMPOTENCY, "The Idempotency-Key was already used with another body, method or path, or with another API key if the response has a secret.", "Use a new key for a new request."),
     Code.API_KEY_MISSING: ErrorKind(401, AUTHENTICATION, "The request has no API key.", "Send `Authorization: Bearer <API_KEY>`."),
     Code.API_KEY_INVALID: ErrorKind(401, AUTHENTICATION, "The API key does not exist.", "Check that the key is complete and belongs to this service."),
     Code.API_KEY_REVOKED: ErrorKind(401, AUTHENTICATION, "The API key was revoked.", "Send another API key of the project."),

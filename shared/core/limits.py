@@ -3,12 +3,14 @@
 A number that one module enforces is in that module. Most of them are about:
 
     the items of a page                 `shared/resources/queries.py`
-    the length of a text                the input of its resource, such as `shared/customers/resource.py`
+    the length of a text                `shared/resources/fields.py`, or the input of its resource
     appointments that an agent gets     `shared/conversations/replies.py`
     the time for a reply                `shared/conversations/turns.py`
     calls of a project, and of a stage  `shared/calls/project_limits.py`, `shared/calls/capacity.py`
     requests for consent                `shared/calls/consent/consents.py`
-    slow and hanging endpoints          `shared/webhooks/health.py`
+    slow and hanging endpoints          `shared/webhooks/health.py`, `shared/webhooks/queues.py`
+    a receiver's response               `shared/webhooks/http_client.py`
+    a worker's lease                    `LEASE_MS` of whatever claims the task, such as `functions/deliver.py`
     lost workers                        `shared/tasks/tasks.py`
     how long something is kept          what is kept: events in `shared/webhooks/events.py`, saved responses in
                                         `shared/api/idempotency.py`, the audit trail in `shared/admin/audit.py`

@@ -7,6 +7,8 @@
 | `sqs_message_id`  | the queue message, until the worker knows the request. A message from outside has no request |
 | `stream_event_id` | the same for a change in the table's stream |
 
+`_context` in `shared/api/routes.py` makes the id of a request; one that a client sends is not taken.
+
 The ids belong to one context, so items that are processed in several threads do not mix them. They end with the block
 of `naming`, which entry points open for each request and each item of a batch; outside of a block, nothing is named.
 """

@@ -87,7 +87,8 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
 def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     """Soft-delete a customer, and end its queued call. Nothing changes if it is deleted already.
 
-    The writes fail if a call of the customer has started or ended since.
+    Its appointments and conversations stay as they are: the agent hands over at the next message. The writes fail if a
+    call of the customer has started or ended since.
     """
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)

@@ -1,4 +1,9 @@
-"""What all pages for people share, the admin pages and the documentation: security headers and served files."""
+"""What all pages for people share, the admin pages and the documentation: the security headers, which are here.
+
+templates  the templates of pages, which escape every value
+assets     the files that pages load
+documents  responses with an ETag that anyone may keep
+"""
 
 from __future__ import annotations
 

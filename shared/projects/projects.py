@@ -1,4 +1,4 @@
-"""Projects, the owners of all resources."""
+"""Projects, the owners of all resources. A project is never deleted or suspended: its keys are revoked instead."""
 
 from __future__ import annotations
 

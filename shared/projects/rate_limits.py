@@ -3,7 +3,8 @@
 The row of a key holds `m`, a minute of the UTC clock, and `w`, the counts of that minute: `n` of the whole minute, `s0`
 to `s59` of its seconds. One conditional update counts a request and enforces the limits. A row may count the next
 minute, because the clocks of hosts differ a little; its counts continue. A row that counts a later minute was written
-by a host whose clock was wrong; its counts restart.
+by a host whose clock was wrong; its counts restart. The headers with what is left: `common_headers` in
+`shared/api/responses.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Usage in live mode: one row for each turn and each call, summed by month when read.
 
-The rows of an erased person become part of one row of their month, which has no id.
+Each turn of the agent has one (`_usage` in `shared/conversations/replies.py`), also one that ends with an apology or
+only says that a person will reply. The rows of an erased person become part of one row of their month, which has no id.
 """
 
 from __future__ import annotations

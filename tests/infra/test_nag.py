@@ -1,4 +1,7 @@
-"""cdk-nag's AwsSolutions rules on every stage: each finding has its reason, and each reason its finding."""
+"""cdk-nag's AwsSolutions rules on every stage: each finding has its reason, and each reason its finding.
+
+The reasons are in `acknowledged.py`.
+"""
 
 from __future__ import annotations
 

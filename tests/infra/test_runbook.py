@@ -30,6 +30,7 @@ PROCEDURES = {
     "Erasure",
     "A leaked key or secret",
     "Handed-off conversations",
+    "Stop live calls",
     "Take-down",
     "A lost region",
     "A replica of the table",

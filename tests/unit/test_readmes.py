@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from pathlib import Path
@@ -27,6 +28,15 @@ def headings(document: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", text).strip().lower().replace(" ", "-") for text in texts}
 
 
+def packages() -> list[Path]:
+    """The packages of the domain, and those of the local runner and the operator's commands."""
+    inits = (
+        (ROOT / "shared").rglob("__init__.py"),
+        (ROOT / name / "__init__.py" for name in ("infra/local", "infra/manage")),
+    )
+    return sorted(path.parent for path in itertools.chain(*inits))
+
+
 @pytest.mark.parametrize("document", linked(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_links_of_a_document_lead_to_files_and_headings(document: Path) -> None:
     for name, heading in LINK.findall(document.read_text(encoding="utf-8")):
@@ -45,6 +55,13 @@ def test_the_map_of_the_code_names_files_by_their_full_paths() -> None:
     assert len(named) > 50
     # Each resource's package has this module.
     assert not [path for path in named if path != "commands.py" and not (ROOT / path).is_file()]
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_docstring_of_a_package_names_its_modules(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    assert not {name for name in modules if not re.search(rf"\b{name}\b", docstring)}
 
 
 def test_the_map_of_the_code_names_what_its_files_have() -> None:

@@ -1,1 +1,5 @@
-"""Consent to calls on WhatsApp: one record for each phone, and the requests for it."""
+"""Consent to calls on WhatsApp.
+
+consents          a phone's row: its latest request, and the answer
+consent_requests  sends a request, and closes it with every call that waits for the answer
+"""

@@ -3,6 +3,8 @@
 The client sends a write again if a response is lost. DynamoDB recognizes a transaction by its token. A single write is
 recognized in the row that fails its condition: a row with a version `v` stores who wrote each of its last versions, so
 that a later write does not hide an earlier one.
+
+A transaction has at most 100 writes (DynamoDB's limit). Commands have a few; an erasure splits its own.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Deliveries: the sending of one event to one endpoint (promises 9)."""
+"""Deliveries: the sending of one event to one endpoint (promises 9).
+
+resource  the type, the rows, and reads of them
+commands  what a person can do: retry a delivery, send it now, send a test event
+"""

@@ -1,1 +1,6 @@
-"""Webhook endpoints: the receivers of events, and what can be done with one."""
+"""Webhook endpoints: the receivers of events.
+
+resource  the type, the inputs and the rows
+commands  create, update, disable, delete an endpoint, rotate its secret. A test event is a delivery: `test` in
+          `shared/webhooks/deliveries/commands.py`
+"""

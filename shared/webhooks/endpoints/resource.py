@@ -228,7 +228,10 @@ def _check_url(url: str) -> None:
 
 
 def _check_filters(filters: list[str]) -> None:
-    """Raises `event_filter_invalid` for an unknown event type or wildcard, `parameter_invalid` for too many filters."""
+    """Raises `event_filter_invalid` for an unknown event type or wildcard, `parameter_invalid` for too many filters.
+
+    `matches` in `shared/webhooks/events.py` applies the filters.
+    """
     if len(filters) > FILTERS_LIMIT:
         message = f"At most {FILTERS_LIMIT} event filters are allowed."
         raise ApiError(Code.PARAMETER_INVALID, message, param="event_filters")
