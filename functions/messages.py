@@ -68,7 +68,7 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response[AnsweredMe
 
 
 def _seconds_left(request: Request[MessageCreate] | Request[ThreadMessageCreate]) -> Callable[[], float]:
-    """Returns the seconds that the first request with a message has left for the reply."""
+    """Returns, whenever it is called, the seconds that the first request with a message has left for the reply."""
     return partial(request.seconds_left, turns.window_s(request.scope, request.body.content))
 
 

@@ -1,4 +1,4 @@
-"""Whether a person wishes not to be called or written to again (promises 11). Outside the model, as `assent` is.
+"""Messages that opt out: a wish not to be called or written to again (promises 11). Outside the model, as `assent` is.
 
 A message opts out if one of its sentences is such a wish from the first word to the last, or if the whole message is
 "stop", "unsubscribe" or the like. A sentence with a time, a condition, a quotation or a question is no such wish. What

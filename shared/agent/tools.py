@@ -17,6 +17,7 @@ from shared.agent.actions import AppointmentActionType, HandoffReason, handoff
 from shared.agent.turn import (
     AppointmentProposal,
     AppointmentView,
+    CallLater,
     OptOutQuestion,
     StagedChange,
     TurnInput,
@@ -226,7 +227,7 @@ class Tools:
             return ToolResult(False, "The time must be RFC 3339 with a UTC offset.")
         if not clock.now() < instant < clock.now() + LATEST_CALL_MS:
             return ToolResult(False, "The time of the next call must be in the future, and within a year.")
-        self.result.call_later_at, self.result.ends_for_later = instant, True
+        self.result.call_later = CallLater(instant)
         return ToolResult(True, "Saved. The call ends with your reply.")
 
     @tool("Ask whether the customer wants no more calls and messages, when they seem to wish so.")
@@ -322,7 +323,7 @@ class Tools:
         """The reason why this turn can make no further change; None if it can."""
         if self.result.has("handoff"):
             return ToolResult(False, "The conversation was handed to a person; nothing more can be changed.")
-        if self.result.ends_for_later:
+        if self.result.call_later is not None:
             return ToolResult(False, "The customer wants to be called again; nothing more can be done in this call.")
         changed = any(action["type"].startswith("appointment_") for action in self.result.actions)
         return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None

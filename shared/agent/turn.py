@@ -76,7 +76,7 @@ class OptOutQuestion:
     """The question whether the person opts out. Agents do not see it: `opt_out_messages.py` reads the answer."""
 
     def to_json(self) -> str:
-        """The attribute of a row that stores it. Version 0.1.0 reads the fields of any proposal from it."""
+        """The attribute of a row that stores it. Version 0.2.0 reads the fields of any proposal from it."""
         return fields.to_json({"kind": "opt_out", "appointment_id": "", "present_at": "", "at": None})
 
 
@@ -145,6 +145,14 @@ class StagedChange:
         return [*APPOINTMENTS.replace(scope, self.record, self.doc), customer_exists]
 
 
+@dataclass(frozen=True)
+class CallLater:
+    """In a call: somebody wants the customer to be called at another time, which ends the call."""
+
+    at: clock.Instant | None
+    """None if no time was named."""
+
+
 @dataclass
 class TurnResult:
     """What the agent did in one turn, to be committed with its reply."""
@@ -161,10 +169,8 @@ class TurnResult:
     """Why the wished time is not possible. `proposed` is then the next possible one."""
     wants_call: bool = False
     """Whether the customer requested a call."""
-    call_later_at: clock.Instant | None = None
-    """The time of the next call that was requested, if one was named."""
-    ends_for_later: bool = False
-    """Whether this call ends because another one was requested."""
+    call_later: CallLater | None = None
+    """Why this call ends for another one, if it does."""
 
     def has(self, *types: ActionType) -> bool:
         """Whether one of the actions has one of these types."""
@@ -173,4 +179,4 @@ class TurnResult:
     @property
     def ends_call(self) -> bool:
         """Whether a call ends with the reply of this turn."""
-        return self.has("conversation_ended", "handoff", "customer_opted_out") or self.ends_for_later
+        return self.has("conversation_ended", "handoff", "customer_opted_out") or self.call_later is not None

@@ -89,14 +89,16 @@ class Request(Generic[B]):
         Raises Recorded if the key has a saved response: then nothing is written either. Raises ApiError, such as
         `conflict` after too many concurrent changes; Unavailable or AwsError.
         """
-        return self._commit(command, respond)[1]
+        _, response = self._commit(command, respond)
+        return response
 
     def commit_before_body(self, command: Command[T], respond: Callable[[T], Response[Any]]) -> T:
         """As `commit`, if the body does not exist yet: the saved response has a name for it (`deferred`).
 
         Returns the document afterwards.
         """
-        return self._commit(command, respond)[0]
+        doc, _ = self._commit(command, respond)
+        return doc
 
     def _commit(self, command: Command[T], respond: Callable[[T], Response[U]]) -> tuple[T, Response[U]]:
         """Returns the document afterwards, and the response."""

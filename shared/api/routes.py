@@ -79,7 +79,7 @@ class Operation:
     `Request.find` reads it, and its request is sent before the key is authenticated.
     """
     deferred_body: Callable[[Request[Any], str], str] | None = None
-    """Returns the body of a saved response that is `deferred`, by that name of it, for a retry with the same key."""
+    """For a retry with the same key: returns the body that the saved response names (`Response.deferred`)."""
 
     @functools.cached_property
     def body(self) -> type[fields.Input]:

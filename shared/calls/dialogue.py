@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shared.agent import Agent, Reply, Utterance, opt_out_messages, plain_text
 from shared.agent.tools import Tools
-from shared.agent.turn import CallContext, Proposal, TurnInput, TurnResult, read_proposal, to_view
+from shared.agent.turn import CallContext, CallLater, Proposal, TurnInput, TurnResult, read_proposal, to_view
 from shared.agent.wording import ATTEND, describe, escape, local_time, long_time
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus, takes_place
@@ -111,10 +111,8 @@ class Progress:
     """What has come of the call, if anything."""
     opted_out: bool = False
     """Whether the customer opted out in the last turn."""
-    ends_for_later: bool = False
-    """Whether the call ends for another one."""
-    call_later_at: clock.Instant | None = None
-    """When to call again, if a time was named."""
+    call_later: CallLater | None = None
+    """Why the call ends for another one, if it does."""
     summary: str = ""
     """What has come of the call, in sentences."""
 
@@ -126,8 +124,7 @@ class Progress:
             proposal=read_proposal(row.get("proposal")),
             changed=row.get("changed", False),
             outcome=row.get("outcome_so_far") or row.get("call_result"),
-            ends_for_later=row.get("ends_for_later", False),
-            call_later_at=row.get("later"),
+            call_later=CallLater(row.get("later")) if row.get("ends_for_later") else None,
             summary=row.get("summary_so_far") or row.get("outcome", ""),
         )
 
@@ -139,20 +136,21 @@ class Progress:
             "proposal": self.proposal.to_json() if self.proposal else None,
             "changed": self.changed or None,
             "outcome_so_far": self.outcome,
-            "ends_for_later": self.ends_for_later or None,
-            "later": self.call_later_at,
+            "ends_for_later": self.call_later is not None or None,
+            "later": None if self.call_later is None else self.call_later.at,
             "summary_so_far": self.summary or None,
         }
 
     @property
     def session_changes(self) -> SessionChanges:
         """The fields of the session that it sets when the call ends."""
-        call_later_at = None if self.call_later_at is None else clock.iso(self.call_later_at)
+        at = None if self.call_later is None else self.call_later.at
+        call_later_at = None if at is None else clock.iso(at)
         return {"outcome": self.outcome, "summary": self.summary or None, "call_later_at": call_later_at}
 
     def ending(self, ending: Ending) -> Ending:
         """How the call has ended if `ending` is how the connection did: a completed call may end for another one."""
-        if self.ends_for_later and ending.call_status == SessionCallStatus.COMPLETED:
+        if self.call_later is not None and ending.call_status == SessionCallStatus.COMPLETED:
             return Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
         return ending
 
@@ -165,8 +163,7 @@ class Progress:
             changed=self.changed or result.staged is not None,
             outcome=_outcome(self.outcome, result),
             opted_out=result.has("customer_opted_out"),
-            ends_for_later=result.ends_for_later,
-            call_later_at=result.call_later_at,
+            call_later=result.call_later,
             summary=" ".join([*([self.summary] if self.summary else []), *sentences]),
         )
 
@@ -242,8 +239,9 @@ def _sentences(result: TurnResult, zone: str) -> list[str]:
         sentences.append("Somebody else answered.")
     if result.has("handoff"):
         sentences.append("The customer is to be called back by a person.")
-    if result.ends_for_later:
-        when = "" if result.call_later_at is None else f" on {spoken_time(clock.iso(result.call_later_at), zone)}"
+    if result.call_later is not None:
+        named = result.call_later.at
+        when = "" if named is None else f" on {spoken_time(clock.iso(named), zone)}"
         sentences.append(f"The customer asked to be called again{when}.")
     return sentences
 

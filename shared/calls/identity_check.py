@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from shared.agent import Utterance, dates, identity_answers
 from shared.agent.identity_answers import Answer
 from shared.agent.tools import Tools
+from shared.agent.turn import CallLater
 from shared.agent.wording import long_time
 from shared.calls.sessions import CheckStage
 from shared.core import clock
@@ -151,7 +152,7 @@ def _callback(
         return CheckResult(_later(at), None)
     if isinstance(at, dates.Unclear) and stage == CheckStage.CALLBACK and dates.names_any(tools.turn_input.message):
         return CheckResult(at.ask, CheckStage.CALLBACK_TIME)
-    tools.result.ends_for_later = True
+    tools.result.call_later = CallLater(None)
     return CheckResult(_later(None), None)
 
 

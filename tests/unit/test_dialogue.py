@@ -16,7 +16,7 @@ from shared.agent import Reply, Utterance
 from shared.agent.actions import HandoffReason, handoff
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
-from shared.agent.turn import AppointmentView, CallContext, TurnInput, TurnResult
+from shared.agent.turn import AppointmentView, CallContext, CallLater, TurnInput, TurnResult
 from shared.agent.wording import ATTEND
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointment_commands
@@ -142,7 +142,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     else:
         assert dialogue.staged is None
     ending = SCRIPTED_CALLS[nn].ending
-    assert (dialogue.progress.call_later_at is not None) == (ending is not None)
+    assert (dialogue.progress.call_later is not None) == (ending is not None)
     assert dialogue.ended_by == ("customer" if nn == 10 else "agent")
     assert_is_speech(dialogue)
 
@@ -181,7 +181,7 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
         assert (dialogue.staged.doc["status"] if dialogue.staged else None) == expected_changes(
             nn, appointment_record(at).doc
         ).get("status")
-        assert (dialogue.progress.call_later_at is not None) == (nn == 5)
+        assert (dialogue.progress.call_later is not None) == (nn == 5)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
 )
 def test_a_call_later_is_at_ten_on_the_customers_clocks(given: dict[str, Any] | None, hour: str) -> None:
     dialogue = simulate_call(5, None if given is None else appointment_record(**given))
-    assert dialogue.progress.call_later_at == clock.parse(hour)
+    assert dialogue.progress.call_later == CallLater(clock.parse(hour))
     assert dialogue.ended_by == "agent"
     assert dialogue.summary.startswith("The customer asked to be called again on Thursday 4 March 2027 at 10:00 (")
 
@@ -330,7 +330,7 @@ class Saying:
 @pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
     dialogue = simulate(SCRIPTED_CALLS[nn], Saying("Hm."), briefing(appointment_record()))
-    assert (dialogue.staged, dialogue.progress.call_later_at, dialogue.ended_by) == (None, None, "customer")
+    assert (dialogue.staged, dialogue.progress.call_later, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
     assert "Yes, please." not in [content for _, content in dialogue.said]
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.agent import Reply, Utterance
-from shared.agent.turn import TurnInput, TurnResult
+from shared.agent.turn import CallLater, TurnInput, TurnResult
 from shared.calls import identity_check
 from shared.calls.dialogue import Progress, reply_in_call
 from shared.calls.sessions import CheckStage
@@ -85,7 +85,7 @@ def test_what_is_not_understood_is_asked_once_more_and_then_it_is_goodbye() -> N
     assert call.hears("Hm.") == AGAIN
     assert call.hears("Maybe.") == GIVES_UP
     assert call.is_over
-    assert (call.result.outcome, call.result.ends_for_later) == (None, False)
+    assert (call.result.outcome, call.result.call_later) == (None, None)
 
 
 def test_a_yes_to_the_second_question_is_a_yes() -> None:
@@ -146,15 +146,14 @@ def test_who_cannot_talk_now_is_called_later_at_the_time_that_is_named(
     words = [call.hears(text) for text in answers]
     assert last in words[-1]
     assert call.is_over
-    assert call.result.ends_for_later
-    assert call.result.call_later_at == (None if at is None else clock.parse(at))
+    assert call.result.call_later == CallLater(None if at is None else clock.parse(at))
     assert call.result.outcome is None
 
 
 def test_a_time_in_the_first_answer_is_not_asked_for() -> None:
     call = Call()
     assert "Thursday 4 March 2027 at 10:00" in call.hears("She's not here, call back tomorrow at 10 am please.")
-    assert call.result.call_later_at == clock.parse("2027-03-04T09:00:00.000Z")
+    assert call.result.call_later == CallLater(clock.parse("2027-03-04T09:00:00.000Z"))
 
 
 def test_whoever_answers_may_opt_the_phone_out() -> None:

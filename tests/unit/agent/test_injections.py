@@ -275,7 +275,7 @@ def call(tools: Tools, name: str, arguments: Mapping[str, Any]) -> Any:
 def assert_harmless(world: World, turn: TurnInput, result: TurnResult) -> None:
     """At most one change is staged: to an own appointment, and as proposed and agreed to, unless it confirms."""
     assert world.mine == world.before
-    assert result.call_later_at is None or turn.call
+    assert result.call_later is None or turn.call
     assert not (result.has("customer_opted_out") and result.staged)
     done = [action for action in result.actions if action["type"].startswith("appointment_")]
     assert len(done) + result.wants_call <= 1

@@ -9,7 +9,7 @@ import pytest
 
 from shared.agent.actions import HandoffReason
 from shared.agent.tools import ToolResult, Tools
-from shared.agent.turn import AppointmentProposal, CallContext, Proposal, TurnInput
+from shared.agent.turn import AppointmentProposal, CallContext, CallLater, Proposal, TurnInput
 from shared.appointments import commands as appointment_commands
 from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
@@ -101,7 +101,7 @@ def iso_from_now(milliseconds: int) -> str:
 def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
     tools = tools_in_call()
     assert tools.call_later("2026-09-22T10:00:00.5+02:00").ok
-    assert tools.result.call_later_at == clock.parse("2026-09-22T08:00:00.500Z")
+    assert tools.result.call_later == CallLater(clock.parse("2026-09-22T08:00:00.500Z"))
     assert (tools.result.actions, tools.result.staged, tools.result.proposed) == ([], None, None)
 
 
@@ -120,21 +120,21 @@ def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
 def test_a_time_to_call_again_must_be_exact_coming_and_within_a_year(when: str) -> None:
     tools = tools_in_call()
     assert not tools.call_later(when).ok
-    assert tools.result.call_later_at is None
+    assert tools.result.call_later is None
 
 
 def test_a_call_is_made_again_once() -> None:
     tools = tools_in_call()
     assert tools.call_later(iso_from_now(clock.HOUR)).ok
     assert not tools.call_later(iso_from_now(clock.DAY)).ok
-    assert tools.result.call_later_at == clock.now() + clock.HOUR
+    assert tools.result.call_later == CallLater(clock.now() + clock.HOUR)
 
 
 def test_outside_of_a_call_and_after_a_change_no_call_is_made_again() -> None:
     for other in ({"call": None}, {"call": CallContext(changed_before=True)}):
         tools = tools_in_call(**other)
         assert not tools.call_later(iso_from_now(clock.HOUR)).ok
-        assert tools.result.call_later_at is None
+        assert tools.result.call_later is None
 
 
 @pytest.mark.parametrize("first", ["confirm", "commit", "propose", "hand_off"])
@@ -149,7 +149,7 @@ def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -
     }
     assert does[first]().ok
     assert not tools.call_later(iso_from_now(clock.HOUR)).ok
-    assert tools.result.call_later_at is None
+    assert tools.result.call_later is None
 
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "move", "request"])

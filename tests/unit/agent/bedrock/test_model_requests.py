@@ -12,7 +12,7 @@ import pytest
 from shared.agent import AgentFailed, Utterance, bedrock
 from shared.agent.bedrock import history, question
 from shared.agent.tools import TOOLS, Tools
-from shared.agent.turn import CallContext, TurnInput
+from shared.agent.turn import CallContext, CallLater, TurnInput
 from shared.core import clock
 from tests.support.models import MODEL_ID, NEW_TIME, Model, appointment_record, ask_model, handoff_reason, turn_of
 
@@ -169,7 +169,7 @@ def test_a_model_can_end_a_call_to_call_again(model: Model) -> None:
     turn = in_call()
     reply = ask_model(turn)
     assert reply.content == "We will call you tomorrow at ten. Goodbye!"
-    assert reply.result.call_later_at == clock.parse("2026-09-22T08:00:00Z")
+    assert reply.result.call_later == CallLater(clock.parse("2026-09-22T08:00:00Z"))
     assert model.results()[0]["content"][0]["json"]["ok"] is True
 
 
@@ -177,7 +177,7 @@ def test_outside_of_a_call_a_model_that_calls_later_all_the_same_is_refused(mode
     model.calls(("call_later", {"at": "2026-09-22T10:00:00+02:00"})).says("Sorry.")
     turn = turn_of()
     reply = ask_model(turn)
-    assert reply.result.call_later_at is None
+    assert reply.result.call_later is None
     assert model.results()[0]["content"][0]["json"]["ok"] is False
 
 
@@ -185,7 +185,7 @@ def test_a_call_that_is_given_up_is_not_made_again_later(model: Model) -> None:
     model.calls(("call_later", {"at": "2026-09-22T10:00:00+02:00"})).answers("content_filtered")
     turn = in_call()
     reply = ask_model(turn)
-    assert reply.result.call_later_at is None
+    assert reply.result.call_later is None
     assert handoff_reason(reply) == "content_filtered"
 
 

@@ -64,10 +64,10 @@ def test_a_question_or_a_remark_about_calling_places_no_call(text: str) -> None:
 def test_a_remark_about_calling_ends_no_call(text: str) -> None:
     dialogue = phone_dialogue(dental())
     assert dialogue.say(text).endswith("?") or "Please tell me" in dialogue.said[-1].content
-    assert dialogue.result.call_later_at is None
+    assert dialogue.result.call_later is None
     for answer in ("hm hm", "at 10"):
         dialogue.say(answer)
-        assert dialogue.result.call_later_at is None
+        assert dialogue.result.call_later is None
 
 
 def test_a_doubtful_confirmation_is_asked_about_and_a_yes_confirms() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.agent.turn import CallContext
+from shared.agent.turn import CallContext, CallLater
 from shared.core import clock
 from tests.support.dialogues import Dialogue, dental, phone_dialogue, physio
 
@@ -26,7 +26,7 @@ def test_who_cannot_talk_now_is_called_again_at_the_time_named(text: str) -> Non
     dialogue = phone_dialogue(dental())
     answer = dialogue.say(text)
     assert answer == "All right, we will call you again on **Thursday 4 March 2027 at 10:00** (Europe/Berlin). Goodbye!"
-    assert dialogue.result.call_later_at == LATER
+    assert dialogue.result.call_later == CallLater(LATER)
     assert dialogue.untouched()
 
 
@@ -44,7 +44,7 @@ def test_who_cannot_talk_now_is_called_again_at_the_time_named(text: str) -> Non
 def test_a_time_in_other_words_ends_no_call(text: str) -> None:
     dialogue = phone_dialogue(dental())
     dialogue.say(text)
-    assert dialogue.result.call_later_at is None
+    assert dialogue.result.call_later is None
     assert dialogue.untouched()
 
 
@@ -55,7 +55,7 @@ def test_a_time_to_be_called_is_read_in_the_zone_of_the_appointment_or_the_calls
         (phone_dialogue(), "UTC", "2027-03-04T10:00:00Z"),
     ):
         assert f"({zone})" in dialogue.say("I can't talk now, call me tomorrow at 10")
-        assert dialogue.result.call_later_at == clock.parse(hour)
+        assert dialogue.result.call_later == CallLater(clock.parse(hour))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_when_to_call_is_asked_back_where_it_is_missing_or_unclear(text: str, as
     answer = dialogue.say(text)
     assert answer.startswith("When should we call you again?")
     assert asked in answer
-    assert dialogue.result.call_later_at is None
+    assert dialogue.result.call_later is None
     assert dialogue.untouched()
 
 
@@ -89,7 +89,7 @@ def test_the_time_to_be_called_is_put_together_from_the_answers() -> None:
     dialogue.say("oh, I can't talk right now")
     assert "At what time on Thursday 4 March 2027?" in dialogue.say("tomorrow")
     dialogue.say("at ten")
-    assert dialogue.result.call_later_at == LATER
+    assert dialogue.result.call_later == CallLater(LATER)
 
 
 def test_the_day_of_a_move_is_not_the_day_to_call() -> None:
@@ -97,7 +97,7 @@ def test_the_day_of_a_move_is_not_the_day_to_call() -> None:
     assert dialogue.say("move it to Monday please").startswith("When shall I move")
     assert "On which day at 10:00?" in dialogue.say("sorry, call me back at ten")
     dialogue.say("tomorrow")
-    assert dialogue.result.call_later_at == LATER
+    assert dialogue.result.call_later == CallLater(LATER)
 
 
 def test_who_never_names_a_time_is_asked_again() -> None:
@@ -105,7 +105,7 @@ def test_who_never_names_a_time_is_asked_again() -> None:
     dialogue.say("I can't talk right now")
     for text in ("hm hm", "around noon tomorrow", "tomorrow or on Friday at 10", "not tomorrow"):
         dialogue.say(text)
-        assert dialogue.result.call_later_at is None
+        assert dialogue.result.call_later is None
     assert dialogue.untouched()
 
 
@@ -113,7 +113,7 @@ def test_who_never_names_a_time_is_asked_again() -> None:
 def test_a_call_in_more_than_a_year_is_refused(text: str) -> None:
     dialogue = phone_dialogue(dental())
     assert "within a year" in dialogue.say(text)
-    assert dialogue.result.call_later_at is None
+    assert dialogue.result.call_later is None
 
 
 def test_a_wish_counts_more_than_being_busy() -> None:
@@ -123,13 +123,13 @@ def test_a_wish_counts_more_than_being_busy() -> None:
     dialogue = phone_dialogue(dental())
     dialogue.say("I'm in a meeting, please cancel it")
     assert dialogue.proposed is not None
-    assert dialogue.result.call_later_at is None
+    assert dialogue.result.call_later is None
 
 
 def test_after_a_change_no_other_call_is_noted() -> None:
     dialogue = phone_dialogue(dental(), call=CallContext(changed_before=True))
     assert "another call is not needed" in dialogue.say("call me tomorrow at 10")
-    assert dialogue.result.call_later_at is None
+    assert dialogue.result.call_later is None
 
 
 @pytest.mark.parametrize("text", ["Yes", "yes, of course", "Sure!"])
@@ -197,7 +197,7 @@ def test_an_offer_of_a_person_is_taken_in_a_call_too() -> None:
 def test_outside_of_a_call_nobody_is_called_later(text: str) -> None:
     dialogue = Dialogue(dental())
     assert "call you again" not in dialogue.say(text)
-    assert dialogue.result.call_later_at is None
+    assert dialogue.result.call_later is None
     assert dialogue.untouched()
 
 
