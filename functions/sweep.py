@@ -7,7 +7,7 @@ delay until then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from shared.aws import services
 from shared.core import clock, threads
@@ -16,6 +16,7 @@ from shared.store import keys, table
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import queues, replays
 from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries.resource import DeliveryRow
 
 PAGE = 100
 """Index entries in a page: as many rows as one call reads."""
@@ -81,8 +82,9 @@ def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> N
             wake_ups.send([_wake_up(row) for row in rows if row["kind"] == kind])
 
 
-def _wake_up(row: Any) -> wake_ups.WakeUp:
+def _wake_up(row: table.Row) -> wake_ups.WakeUp:
     """The wake-up for when the step is planned: `sweep` finds the steps that are due much later a little ahead."""
     if row["kind"] == "delivery":
-        return deliveries.wake_up(row, deliveries.planned_at(row))
+        delivery = cast("DeliveryRow", row)
+        return deliveries.wake_up(delivery, deliveries.planned_at(delivery))
     return wake_ups.new(QUEUES[row["kind"]], row["pk"], row["sk"], row["due_at"])

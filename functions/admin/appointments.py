@@ -5,7 +5,7 @@ A new time that is past, closed or taken is not refused: the form says so, and i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, tzinfo
 from typing import Any
 
@@ -158,8 +158,6 @@ def move(visit: InProject) -> Response:
         before = _find(visit).doc
         appointment = _change(visit, patch, "appointment.changed", "Move")
     except ApiError as error:
-        if error.status == 404:
-            raise
         return _move_form(visit, error)
     except SentBefore:
         return visit.redirect(visit.to(SECTION, visit.params["id"]))
@@ -186,8 +184,6 @@ def edit(visit: InProject) -> Response:
     try:
         _change(visit, patch, "appointment.changed", "Save")
     except ApiError as error:
-        if error.status == 404:
-            raise
         return _form(visit, _find(visit).doc, error)
     except SentBefore:
         return visit.redirect(visit.to(SECTION, visit.params["id"]))
@@ -212,8 +208,6 @@ def cancel(visit: InProject) -> Response:
         canceled = {"status": AppointmentStatus.CANCELLED, **reason}
         appointment = _change(visit, lambda _: canceled, "appointment.cancelled")
     except ApiError as error:
-        if error.status == 404:
-            raise
         return _cancel_form(visit, error)
     return _done(visit, appointment, "canceled")
 
@@ -254,7 +248,9 @@ def _others_of_the_day(visit: InProject, appointment: Appointment) -> list[Appoi
     return [one.doc for one in found if one.doc["status"] not in today.FREE and one.doc["id"] != appointment["id"]]
 
 
-def _change(visit: InProject, patch_of: Any, action: str, button: str | None = None) -> Appointment:
+def _change(
+    visit: InProject, patch_of: Callable[[Appointment], Mapping[str, Any]], action: str, button: str | None = None
+) -> Appointment:
     """Change an appointment. The form with this button warns if its time is unusual."""
 
     def command() -> Change[Appointment]:

@@ -140,8 +140,6 @@ def take(visit: InProject) -> Response:
             lambda one: visit.entry("conversation.taken", one["id"]),
         )
     except ApiError as error:
-        if error.status == 404:
-            raise
         return _thread(visit, error)
     notice = "taken" if conversation["handoff"] else "nobody_waits"
     return visit.redirect(visit.path(SECTION, f"{id}?notice={notice}"))

@@ -149,8 +149,6 @@ def edit(visit: InProject) -> Response:
     try:
         visit.commit(command)
     except ApiError as error:
-        if error.status == 404:
-            raise
         return _form(visit, _find(visit).doc, error)
     return _back(visit, "saved")
 
@@ -219,8 +217,6 @@ def call(visit: InProject) -> Response:
     except SentBefore:
         return _back(visit, "called")
     except ApiError as error:
-        if error.status == 404:
-            raise
         if error.code == Code.CALL_IN_PROGRESS and visit.was_sent():
             return _back(visit, "called")
         return _call_form(visit, visit.form, error)

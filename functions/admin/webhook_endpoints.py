@@ -126,8 +126,6 @@ def edit(visit: InProject) -> Response:
     try:
         _change(visit, patch, "webhook_endpoint.changed")
     except ApiError as error:
-        if error.status == 404:
-            raise
         return _form(visit, _find(visit).doc, error)
     return _back(visit, "saved")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import GenericAlias
 from typing import Any, TypeVar
 
 from shared.api import responses
@@ -32,8 +33,8 @@ def list_operation(collection: Collection[D, Any]) -> Operation:
     deleted = f" Deleted {nouns} are not included." if collection.keeps_deleted else ""
     filters = " Filters are combined with AND." if collection.parameters.filters else ""
     list_resources.__doc__ = f"List {nouns}.\n\nNewest first.{order}{filters}{deleted}"
-    list_resources.__annotations__["return"] = Response[Page[collection.document]]  # type: ignore[name-defined]
-    return Operation(list_resources, name=f"list_{collection.kind}s", lists=collection)
+    page_type = GenericAlias(Page, (collection.document,))
+    return Operation(list_resources, name=f"list_{collection.kind}s", lists=collection, response_type=page_type)
 
 
 def retrieve_operation(collection: Collection[D, Any]) -> Operation:
@@ -46,10 +47,10 @@ def retrieve_operation(collection: Collection[D, Any]) -> Operation:
     deleted = f" A deleted {noun} can still be retrieved." if collection.keeps_deleted else ""
     article = "an" if noun[0] in "aeiou" else "a"
     retrieve.__doc__ = f"Retrieve {article} {noun}.\n\nReturns the {noun} with this id.{deleted}"
-    retrieve.__annotations__["return"] = Response[collection.document]  # type: ignore[name-defined]
     return Operation(
         retrieve,
         name=f"retrieve_{collection.kind}",
         reads=collection,
         errors=(Code.RESOURCE_NOT_FOUND,),
+        response_type=collection.document,
     )

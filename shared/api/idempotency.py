@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from starlette.requests import Request as StarletteRequest
 
@@ -49,12 +49,42 @@ class IdempotencyKey:
         return self.scope.pk("idempotency", hashlib.sha256(self.value.encode()).hexdigest())
 
 
+class Seal(TypedDict):
+    """An encrypted response."""
+
+    salt: bytes
+    nonce: bytes
+    sealed: bytes
+
+
+class IdempotencyRow(TypedDict):
+    """The record of an Idempotency-Key: its saved response, with `body` or with the attributes of a `Seal`."""
+
+    pk: str
+    sk: str
+    kind: str
+    fingerprint: str
+    """The request that the key is bound to."""
+    req: str
+    """The id of the request that made the response."""
+    code: int
+    """The response's status."""
+    location: NotRequired[str | None]
+    deferred: NotRequired[str]
+    """Says how to get a body that the response did not have yet."""
+    body: NotRequired[str]
+    salt: NotRequired[bytes]
+    nonce: NotRequired[bytes]
+    sealed: NotRequired[bytes]
+    expires_at: clock.UnixSeconds
+
+
 class Recorded(Exception):
     """The request was executed before. `row` is the record of it."""
 
     def __init__(self, row: table.Row) -> None:
         super().__init__("the request was executed before")
-        self.row = row
+        self.row = cast("IdempotencyRow", row)
 
 
 def read_key(request: StarletteRequest, scope: Scope, body: Mapping[str, Any], api_key: str) -> IdempotencyKey | None:
@@ -82,23 +112,30 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 
 def save_response(key: IdempotencyKey, response: Response[Any], request_id: str) -> table.Put:
     """The write that saves a response. It is refused by Recorded if the key has a record that has not expired."""
-    row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
-    row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
-    row |= {"expires_at": table.expiry(clock.now() + SAVED_MS)}
+    row: IdempotencyRow = {
+        "pk": key.pk,
+        "sk": "record",
+        "kind": "idempotency",
+        "fingerprint": key.fingerprint,
+        "req": request_id,
+        "code": response.status,
+        "location": response.location,
+        "expires_at": table.expiry(clock.now() + SAVED_MS),
+    }
     if response.deferred is not None:
         row["deferred"] = response.deferred
-    row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
+    body = _seal(key, response.body) if response.holds_secret else {"body": response.body}
     refusal = table.Refusal(Recorded, goes_first=True, contended=_key_in_use)
-    return table.Put(row, table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now())), refusal)
+    return table.Put({**row, **body}, table.absent_or_expired(), refusal)
 
 
 def find(key: IdempotencyKey) -> Response[Any] | None:
     """The saved response of the key; None if there is none, or if it has expired. Raises `idempotency_key_reused`."""
     row = table.get(key.pk, "record")
-    return None if row is None else read(key, row)
+    return None if row is None else read(key, cast("IdempotencyRow", row))
 
 
-def read(key: IdempotencyKey, row: table.Row) -> Response[Any]:
+def read(key: IdempotencyKey, row: IdempotencyRow) -> Response[Any]:
     """The saved response in a record. Raises `idempotency_key_reused` if the record belongs to another request."""
     if row["fingerprint"] != key.fingerprint:
         raise _key_reused()
@@ -107,12 +144,12 @@ def read(key: IdempotencyKey, row: table.Row) -> Response[Any]:
     return Response(row["code"], body, row.get("location"), deferred=deferred, original_request=row["req"])
 
 
-def _seal(key: IdempotencyKey, body: str) -> table.Row:
+def _seal(key: IdempotencyKey, body: str) -> Seal:
     salt, nonce = os.urandom(16), os.urandom(12)
     return {"salt": salt, "nonce": nonce, "sealed": _cipher(key, salt).encrypt(nonce, body.encode(), None)}
 
 
-def _unseal(key: IdempotencyKey, row: table.Row) -> str:
+def _unseal(key: IdempotencyKey, row: IdempotencyRow) -> str:
     from cryptography.exceptions import InvalidTag
 
     try:

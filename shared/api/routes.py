@@ -78,6 +78,8 @@ class Operation:
 
     `Request.find` reads it, and its request is sent before the key is authenticated.
     """
+    response_type: Any = None
+    """The type of the body of a success, if it is not the one in the `Response[…]` that `handle` returns."""
     deferred_body: Callable[[Request[Any], str], str] | None = None
     """For a retry with the same key: returns the body that the saved response names (`Response.deferred`)."""
 
@@ -89,9 +91,9 @@ class Operation:
 
     @functools.cached_property
     def returns(self) -> Any:
-        """The type of the body of a success: the one in the `Response[…]` that `handle` returns."""
+        """The type of the body of a success."""
         (type,) = get_args(get_type_hints(self.handle)["return"])
-        return type
+        return self.response_type or type
 
     @property
     def query(self) -> frozenset[str]:

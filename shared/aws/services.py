@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.aws import client as aws_client
@@ -56,6 +56,15 @@ def dynamodb() -> AwsClient:
 def sqs() -> AwsClient:
     """The SQS client."""
     return AwsClient(aws_client.SQS, _credentials())
+
+
+def call_sqs_batch(operation: str, queue_url: str, entries: Sequence[Mapping[str, Any]]) -> str:
+    """Call a batch operation of SQS. Returns its first error, or that of an entry; empty if every entry succeeded."""
+    try:
+        response = sqs().call(operation, {"QueueUrl": queue_url, "Entries": entries})
+    except (AwsError, Unavailable) as error:
+        return type(error).__name__
+    return str(response["Failed"][0]["Code"]) if response.get("Failed") else ""
 
 
 @_Once

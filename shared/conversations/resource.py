@@ -277,7 +277,7 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     ),
     old_rows=OldRows(added={"waiting": False, "handoff": None}),
 )
-MESSAGES: Collection[Message, ResourceRow] = Collection(
+MESSAGES: Collection[Message, MessageRow] = Collection(
     Message,
     kind="message",
     prefix="msg_",

@@ -180,8 +180,7 @@ def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequenc
     # Chosen at random, so that concurrent messages rarely choose the same one. One that is too late chooses again.
     slot = random.choice(free)
     row = {"pk": scope.pk("slot"), "sk": slot, "kind": "slot", "expires_at": _slot_expires_at(message)}
-    is_free = table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now()))
-    return {**message, "slot": slot}, [table.Put(row, is_free)]
+    return {**message, "slot": slot}, [table.Put(row, table.absent_or_expired())]
 
 
 def free_slot(message: MessageRow) -> Sequence[table.Delete]:

@@ -11,8 +11,9 @@ import re
 import secrets
 import string
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
 
 from cachetools import LRUCache
 
@@ -37,6 +38,30 @@ _KEY_CHARACTERS = 32  # 190 random bits; promise 0.2 requires 160
 _ATTEMPTS = 8
 
 T = TypeVar("T")
+
+
+class ApiKeyRow(TypedDict):
+    """The row of an API key, which counts its requests, too (`rate_limits.py`)."""
+
+    pk: str
+    sk: str
+    kind: str
+    key_id: str
+    project_id: int
+    project_name: str
+    livemode: bool
+    label: str
+    last_four: str
+    created_at: str
+    read_only: NotRequired[bool]
+    valid_until: NotRequired[clock.Instant]
+    replaces: NotRequired[str]
+    """The id of the key whose rotation created it."""
+    revoked_at: NotRequired[str]
+    m: NotRequired[int]
+    """The minute of the last request."""
+    w: NotRequired[dict[str, int]]
+    """The requests in that minute (`n`), and in its seconds."""
 
 
 @dataclass(frozen=True)
@@ -210,11 +235,11 @@ def authenticate(plaintext: str) -> Caller:
     moment = rate_limits.moment(now, known.minute if known else None)
     for _ in range(_ATTEMPTS):
         try:
-            row = table.write_and_get(rate_limits.count(*_row_key(digest), moment))
+            row = cast("ApiKeyRow", table.write_and_get(rate_limits.count(*_row_key(digest), moment)))
         except table.ConditionFailed as failed:
-            row = failed.old or {}
-            moment = rate_limits.moment(now, row.get("m"))
-            refusal = _refusal(row, moment)
+            old = cast("ApiKeyRow | None", failed.old)
+            moment = rate_limits.moment(now, old.get("m") if old else None)
+            refusal = _refusal(old, moment)
             if refusal is not None:
                 _refusals.put(digest, refusal)
                 raise refusal.error_at(now) from None
@@ -225,14 +250,15 @@ def authenticate(plaintext: str) -> Caller:
     raise Unavailable("the row of the key was modified concurrently")
 
 
-def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
-    """Why the row of a key, empty if there is none, does not allow a request. None if it does."""
+def _refusal(row: ApiKeyRow | None, moment: Moment) -> _Refusal | None:
+    """Why the row of a key, None if there is none, does not allow a request. None if it does."""
     now = moment.now
     code = _refusal_code(row, now)
     if code is not None:
         return _Refusal(ApiError(code), now, now + REFUSAL_MEMORY_MS)
     if moment.starts:
         return None
+    assert row is not None
     caller = _caller(row, moment)
     window = rate_limits.exhausted_window(caller.remaining, moment)
     if window is None:
@@ -241,27 +267,27 @@ def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     return _Refusal(exceeded, now, min(window.until, now + REFUSAL_MEMORY_MS), window.until)
 
 
-def _refusal_code(row: table.Row, now: clock.Instant) -> Code | None:
-    """Why the key of this row, empty if there is none, is not valid; None if it is."""
-    if not row:
+def _refusal_code(row: ApiKeyRow | None, now: clock.Instant) -> Code | None:
+    """Why the key of this row, None if there is none, is not valid; None if it is."""
+    if row is None:
         return Code.API_KEY_INVALID
     if "revoked_at" in row:
         return Code.API_KEY_REVOKED
     return Code.API_KEY_EXPIRED if row.get("valid_until", now + 1) <= now else None
 
 
-def _caller(row: table.Row, moment: Moment) -> Caller:
+def _caller(row: ApiKeyRow, moment: Moment) -> Caller:
     scope = Scope(row["project_id"], row["livemode"])
     remaining = rate_limits.remaining(row, moment)
     return Caller(row["key_id"], scope, row["project_name"], remaining, row.get("read_only", False))
 
 
-def _find(project_id: int, key_id: str) -> table.Row:
+def _find(project_id: int, key_id: str) -> ApiKeyRow:
     pointer = table.get(f"P#{project_id}#keys", key_id)
     row = table.get(*_row_key(pointer["digest"])) if pointer else None
     if row is None:
         raise LookupError(f"project {project_id} has no key {key_id}")
-    return row
+    return cast("ApiKeyRow", row)
 
 
 def _row_key(digest: str) -> tuple[str, str]:
@@ -272,7 +298,7 @@ def _digest(plaintext: str) -> str:
     return hashlib.sha256(plaintext.encode()).hexdigest()
 
 
-def _of_row(row: table.Row) -> ApiKey:
+def _of_row(row: Mapping[str, Any]) -> ApiKey:
     return ApiKey(
         row["key_id"],
         row["project_id"],

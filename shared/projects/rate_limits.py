@@ -9,7 +9,9 @@ by a host whose clock was wrong; its counts restart. The headers with what is le
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shared.core import clock, limits
 from shared.store import table
@@ -74,7 +76,7 @@ def count(pk: str, sk: str, moment: Moment) -> table.Update:
     return _count_first(pk, sk, moment) if moment.starts else _count_next(pk, sk, moment)
 
 
-def remaining(row: table.Row, moment: Moment) -> Remaining:
+def remaining(row: Mapping[str, Any], moment: Moment) -> Remaining:
     """What remains of the windows of a moment, from the counts in a row."""
     counts = row.get("w", {}) if row.get("m") == moment.minute else {}
     return Remaining(

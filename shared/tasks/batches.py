@@ -231,12 +231,7 @@ def _call_sqs(operation: str, message: QueueMessage, entries: Sequence[Mapping[s
     """Call a batch operation of SQS on the queue of the message. A failure is logged."""
     problem = "unknown queue"
     if message.queue is not None:
-        url = settings.queue_url(message.queue)
-        try:
-            response = services.sqs().call(operation, {"QueueUrl": url, "Entries": entries})
-            problem = response["Failed"][0]["Code"] if response.get("Failed") else ""
-        except (services.AwsError, services.Unavailable) as error:
-            problem = type(error).__name__
+        problem = services.call_sqs_batch(operation, settings.queue_url(message.queue), entries)
     if problem:
         extra = {"queue": message.queue, "error": problem}
         logger().warning("could not delete or re-time messages", extra=extra)

@@ -79,12 +79,7 @@ def _send(queue: Queue, wake_ups: Sequence[WakeUp]) -> None:
     for start in range(0, len(wake_ups), _BATCH):
         batch = wake_ups[start : start + _BATCH]
         entries = [_entry(number, wake_up, url) for number, wake_up in enumerate(batch)]
-        try:
-            response = services.sqs().call("SendMessageBatch", {"QueueUrl": url, "Entries": entries})
-            problem = response["Failed"][0]["Code"] if response.get("Failed") else ""
-        except (services.AwsError, services.Unavailable) as error:
-            problem = type(error).__name__
-        if problem:
+        if problem := services.call_sqs_batch("SendMessageBatch", url, entries):
             rows = [wake_up.sk for wake_up in batch]
             logger().warning("wake-up lost", extra={"queue": queue, "rows": rows, "error": problem})
 

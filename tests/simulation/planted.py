@@ -35,11 +35,7 @@ PLANTED = (
     ),
     Planted(
         "the record of an Idempotency-Key is overwritten",
-        (
-            "shared/api/idempotency.py",
-            'table.ABSENT | table.at_most("expires_at", clock.to_unix(clock.now()))',
-            "table.ALWAYS",
-        ),
+        ("shared/api/idempotency.py", "table.absent_or_expired()", "table.ALWAYS"),
         "4.1 or 4.2 or 4.6",
         seed=4,
     ),
@@ -425,7 +421,7 @@ PLANTED = (
     ),
     Planted(
         "a live message takes no slot",
-        ("shared/conversations/turns.py", "[table.Put(row, is_free)]", "[]"),
+        ("shared/conversations/turns.py", "[table.Put(row, table.absent_or_expired())]", "[]"),
         "8.16",
         seed=10,
         focus="slots",

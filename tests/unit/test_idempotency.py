@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.api import idempotency
-from shared.api.idempotency import IdempotencyKey
+from shared.api.idempotency import IdempotencyKey, IdempotencyRow
 from shared.api.responses import Response
 from shared.core import clock
 from shared.core.errors import ApiError
@@ -40,7 +41,7 @@ def key(value: str = "key-1", api_key: str = API_KEY, scope: Scope | None = None
 
 def refusal(asked: IdempotencyKey, row: dict[str, object]) -> str:
     with pytest.raises(ApiError) as caught:
-        idempotency.read(asked, row)
+        idempotency.read(asked, cast("IdempotencyRow", row))
     return caught.value.code
 
 
@@ -48,7 +49,7 @@ def refusal(asked: IdempotencyKey, row: dict[str, object]) -> str:
 def test_a_saved_answer_is_replayed_byte_for_byte(sealed: bool) -> None:
     row = idempotency.save_response(key(), SECRET if sealed else SAVED, "req_1").row
 
-    assert idempotency.read(key(), row) == dataclasses.replace(SAVED, original_request="req_1")
+    assert idempotency.read(key(), cast("IdempotencyRow", row)) == dataclasses.replace(SAVED, original_request="req_1")
 
 
 def test_the_row_of_a_sealed_answer_reveals_neither_the_answer_nor_the_keys() -> None:

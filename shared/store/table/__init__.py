@@ -30,6 +30,7 @@ from shared.store.table.encoding import encode as encode
 from shared.store.table.reads import ReadAhead as ReadAhead
 from shared.store.table.reads import Rows as Rows
 from shared.store.table.reads import SharedReads as SharedReads
+from shared.store.table.reads import absent_or_expired as absent_or_expired
 from shared.store.table.reads import expiry as expiry
 from shared.store.table.reads import get as get
 from shared.store.table.reads import get_many as get_many

@@ -14,6 +14,7 @@ from shared.aws import services
 from shared.aws.client import BegunCall
 from shared.aws.services import Unavailable
 from shared.core import clock, settings
+from shared.store.table.conditions import ABSENT, Condition, at_most
 from shared.store.table.encoding import Key, Row, Value, decode, encode, key
 
 _BATCH_KEYS = 100  # the limit of BatchGetItem
@@ -84,6 +85,11 @@ class Rows(Mapping[Key, Row]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def absent_or_expired() -> Condition:
+    """The condition that a row does not exist or has expired."""
+    return ABSENT | at_most("expires_at", clock.to_unix(clock.now()))
 
 
 def get_many(keys: Sequence[Key]) -> Rows:

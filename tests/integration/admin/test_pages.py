@@ -439,6 +439,28 @@ def test_a_hundred_rows_render_with_few_calls(stage: Stage, story: Story, owner:
     assert (many - one) * 100 / 49 < 40_000, (many, one)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "appointments/{appt_}/move",
+        "appointments/{appt_}/edit",
+        "appointments/{appt_}/cancel",
+        "customers/{cust_}/edit",
+        "customers/{cust_}/call",
+        "conversations/{conv_}/give_back",
+        "conversations/{conv_}/reply",
+        "webhook_endpoints/{whk_}/edit",
+    ],
+)
+def test_a_form_about_what_does_not_exist_is_a_page_that_is_not_found(story: Story, owner: Browser, path: str) -> None:
+    unknown = {prefix: ids.new(prefix) for prefix in ("appt_", "cust_", "conv_", "whk_")}
+    form = owner.get(f"{story.path}/customers/new")
+    sent = {"csrf": form.field("csrf"), "once": form.field("once"), "appointment_at": "2031-05-06T07:08"}
+    shown = owner.post(f"{story.path}/{path.format(**unknown)}", sent)
+    assert shown.status == 404
+    assert "Page not found" in shown.text
+
+
 def test_a_failure_of_ours_is_a_page_that_tells_nothing(story: Story, owner: Browser) -> None:
     pk, damaged = Scope(story.project.id, livemode=False).pk("event"), ids.new("evt_")
     with as_test():
