@@ -22,6 +22,7 @@ from tests.support.conversations import CANCEL, Thread, new_thread, send, send_a
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import create_and_get_path, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Project, Stage, sqs_record
+from tests.support.wire import Fault, conflicting, wire
 from tests.support.wire import answer as answered_by_aws
 
 PHONE = "+15005550006"
@@ -363,3 +364,20 @@ def test_a_transaction_in_progress_may_take_effect(stage: Stage, stopped_clock: 
         response = stage.call("POST", "/v1/appointments", body, headers=idempotency_header(key))
     assert (response.status, response.code) == (503, "service_unavailable")
     assert response.headers["service-should-retry"] == ("true" if key else "false")
+
+
+@pytest.mark.parametrize("rows", [1, 2], ids=["single", "transaction"])
+@pytest.mark.parametrize("conflicts", [1, 2, 3])
+def test_a_write_waits_between_its_attempts_and_not_after_the_last(
+    stage: Stage, stopped_clock: Clock, rows: int, conflicts: int
+) -> None:
+    waits = list[float]()
+    clock.use(lambda: stopped_clock.now, waits.append)
+    puts = [table.Put({"pk": ids.new("row_"), "sk": "row", "kind": "row"}) for _ in range(rows)]
+    with wire(Fault(0, conflicting(0), conflicts)):
+        if conflicts < 3:
+            table.write(puts)
+        else:
+            with pytest.raises(table.Contended):
+                table.write(puts)
+    assert len(waits) == min(conflicts, 2)

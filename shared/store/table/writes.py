@@ -173,6 +173,8 @@ def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
     operation = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}[type(op)]
     uncertain = False
     for conflicts in range(MAX_CONFLICTS):
+        if conflicts:
+            _pause(conflicts)
         try:
             return services.dynamodb().call(operation, _parameters(op, author) | options)
         except (AwsError, Unavailable) as error:
@@ -182,7 +184,6 @@ def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
                 raise ConditionFailed(op, decode(old) if old else None, uncertain=uncertain) from None
             if isinstance(error, Unavailable) or error.code != ErrorCode.TRANSACTION_CONFLICT:
                 raise
-        _pause(conflicts)
     raise Unavailable("conflicts", uncertain=True) if uncertain else Contended(op)
 
 
@@ -193,6 +194,8 @@ def _write_all(ops: Sequence[Write], writer: str) -> None:
     token = uuid.uuid4().hex
     failure: Contended | Unavailable = Contended(ops[-1])
     for conflicts in range(MAX_CONFLICTS):
+        if conflicts:
+            _pause(conflicts)
         try:
             services.dynamodb().call("TransactWriteItems", {"TransactItems": items, "ClientRequestToken": token})
             return
@@ -206,7 +209,6 @@ def _write_all(ops: Sequence[Write], writer: str) -> None:
         except Unavailable as error:
             error.uncertain = error.uncertain or isinstance(failure, Unavailable)
             raise
-        _pause(conflicts)
     raise failure
 
 
@@ -232,7 +234,8 @@ def _precedence(failure: ConditionFailed | Contended) -> int:
 
 
 def _pause(conflicts: int) -> None:
-    clock.sleep(random.uniform(0.01, 0.04) * 2**conflicts)
+    """Wait a random time before the next attempt; the more `conflicts` the write had, the longer."""
+    clock.sleep(random.uniform(0.005, 0.02) * 2**conflicts)
 
 
 def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
