@@ -84,10 +84,9 @@ BY_STAFF = "(Someone from our team wrote:) {}"
 
 
 @dataclass(frozen=True)
-class TurnReply:
-    """The reply of a turn, from the agent or the service itself, and what it is beside its words."""
+class TurnReply(Reply):
+    """The reply of a turn, from the agent or the service itself."""
 
-    reply: Reply
     failed: bool = False
     """Whether the reply is an apology."""
     holding: bool = False
@@ -123,18 +122,18 @@ def _reply_and_save(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
     If the call that the agent requests is refused, it replies again, and may not request one. Raises AgentUnavailable;
     ConditionFailed or Contended if a row was modified since it was read.
     """
-    turn_reply, call = _turn_reply(turn, conversation, may_call=True), None
+    reply, call = _turn_reply(turn, conversation, may_call=True), None
     try:
-        call = _requested_call(turn, conversation, turn_reply.reply)
+        call = _requested_call(turn, conversation, reply)
     except ApiError as refused:
         logger().info("call refused", extra={"message_id": turn.id, "code": refused.code})
-        turn_reply = _turn_reply(turn, conversation, may_call=False)
+        reply = _turn_reply(turn, conversation, may_call=False)
     customer_id = conversation.doc["customer_id"]
-    if customer_id is not None and turn_reply.reply.result.has("customer_opted_out"):
+    if customer_id is not None and reply.result.has("customer_opted_out"):
         # Committed before the reply, to hold whatever becomes of the turn.
         opt_outs.opt_out_now(turn.scope, customer_id)
-    body = _save_reply(turn, conversation, turn_reply, call)
-    logger().info("turn", extra={"message_id": turn.id, "failed": turn_reply.failed})
+    body = _save_reply(turn, conversation, reply, call)
+    logger().info("turn", extra={"message_id": turn.id, "failed": reply.failed})
     return body
 
 
@@ -157,20 +156,20 @@ def _turn_reply(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call
     # An opt-out holds whatever else is the case; whom nobody knows, waits for a person already.
     to_opt_out = None if customer_id is None and agent_holds(conversation) else opt_out_messages.reply(turn_input)
     if to_opt_out is not None:
-        opts_out = to_opt_out.result.has("customer_opted_out")
-        turn_reply = TurnReply(_of_deleted_customer(to_opt_out) if opts_out and is_deleted else to_opt_out)
+        reply = TurnReply(to_opt_out.content, to_opt_out.result)
+        if is_deleted and reply.result.has("customer_opted_out"):
+            reply = _of_deleted_customer(reply)
     elif agent_holds(conversation):
-        turn_reply = TurnReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
+        reply = TurnReply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING, holding=True)
     elif turn.must_apologize:
-        turn_reply = _apology()
+        reply = _apology()
     elif is_deleted:
-        turn_reply = TurnReply(_of_deleted_customer())
+        reply = _of_deleted_customer()
     else:
-        turn_reply = _agent_reply(turn, turn_input)
+        reply = _agent_reply(turn, turn_input)
     if conversation.row.get("introduced") or simulated_messages.forces_reply(turn.scope, turn_input.message):
-        return turn_reply
-    reply = dataclasses.replace(turn_reply.reply, content=_introduction(stored.business) + turn_reply.reply.content)
-    return dataclasses.replace(turn_reply, reply=reply, introduces=True)
+        return reply
+    return dataclasses.replace(reply, content=_introduction(stored.business) + reply.content, introduces=True)
 
 
 def _agent_reply(turn: ClaimedTurn, turn_input: TurnInput) -> TurnReply:
@@ -183,7 +182,8 @@ def _agent_reply(turn: ClaimedTurn, turn_input: TurnInput) -> TurnReply:
     history = _history(turn)
     for _ in range(AGENT_TRIES):
         try:
-            return TurnReply(agent_for(turn.scope).reply(history, turn_input, turn.seconds))
+            reply = agent_for(turn.scope).reply(history, turn_input, turn.seconds)
+            return TurnReply(reply.content, reply.result, reply.usage)
         except AgentFailed as error:
             logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
             failure = error
@@ -194,16 +194,16 @@ def _agent_reply(turn: ClaimedTurn, turn_input: TurnInput) -> TurnReply:
     return _apology()
 
 
-def _of_deleted_customer(to_opt_out: Reply | None = None) -> Reply:
+def _of_deleted_customer(to_opt_out: Reply | None = None) -> TurnReply:
     """The reply to a deleted customer, after that to an opt-out if there is one."""
     handed_over = handoff(HandoffReason.CUSTOMER_DELETED)
     if to_opt_out is None:
-        return Reply(CANNOT_HELP, TurnResult([handed_over]))
-    return Reply(f"{to_opt_out.content} {CANNOT_HELP}", TurnResult([*to_opt_out.result.actions, handed_over]))
+        return TurnReply(CANNOT_HELP, TurnResult([handed_over]))
+    return TurnReply(f"{to_opt_out.content} {CANNOT_HELP}", TurnResult([*to_opt_out.result.actions, handed_over]))
 
 
 def _apology() -> TurnReply:
-    return TurnReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
+    return TurnReply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)]), failed=True)
 
 
 def _read(scope: Scope, customer_id: str | None) -> tuple[agent_settings.StoredSettings, CustomerRecord | None]:
@@ -271,44 +271,45 @@ def _is_ended(conversation: ConversationRecord) -> bool:
 
 
 def _save_reply(
-    turn: ClaimedTurn, conversation: ConversationRecord, turn_reply: TurnReply, call: Change[Session] | None
+    turn: ClaimedTurn, conversation: ConversationRecord, reply: TurnReply, call: Change[Session] | None
 ) -> str:
     """Commit the reply, its changes and the call. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently.
     """
-    scope, row, result = turn.scope, turn.claim.row, turn_reply.reply.result
+    scope, row, result = turn.scope, turn.claim.row, reply.result
     if _is_ended(conversation):
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
     actions = list(result.actions)
     if call is not None:
         actions.append({"type": "call_requested", "session_id": call.doc["id"]})
     now = max(clock.now(), turn.sent_at + 1)
-    reply: AssistantMessage = {
+    assistant_message: AssistantMessage = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": "message",
         "role": Role.ASSISTANT,
-        "content": turn_reply.reply.content,
+        "content": reply.content,
         "created_at": clock.iso(now),
         "actions": actions,
-        "holding": turn_reply.holding,
+        "holding": reply.holding,
     }
-    reply_row = {"pk": row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
-    message: UserMessage = {
+    new_row = {"pk": row["pk"], "sk": assistant_message["id"], "kind": MESSAGES.kind}
+    new_row |= {"doc": fields.to_json(assistant_message), "conversation_id": turn.conversation_id}
+    user_message: UserMessage = {
         **turn.message,
-        "reply_status": ReplyStatus.FAILED if turn_reply.failed else ReplyStatus.COMPLETE,
+        "reply_status": ReplyStatus.FAILED if reply.failed else ReplyStatus.COMPLETE,
     }
-    change = _conversation_after(turn, conversation, turn_reply, result, reply["created_at"])
-    response_body = _response_body(message, reply, change.doc, markdown=row["markdown"])
+    change = _conversation_after(turn, conversation, reply, result, assistant_message["created_at"])
+    response_body = _response_body(user_message, assistant_message, change.doc, markdown=row["markdown"])
     # Without a due time, the message's row is no task any more: that ends the turn.
-    answered = {**tasks.NO_WORK, "doc": fields.to_json(message), "response_body": response_body}
+    answered = {**tasks.NO_WORK, "doc": fields.to_json(user_message), "response_body": response_body}
     writes = [
-        table.Put({**reply_row, "conversation_id": turn.conversation_id}),
+        table.Put(new_row),
         *change.writes,
         *(result.staged.writes(scope) if result.staged is not None else []),
         *(call.writes if call is not None else []),
-        *([table.Put(_usage(turn, turn_reply.reply, now))] if scope.livemode else []),
+        *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
         *turns.free_slot(row),
         table.Update(row["pk"], row["sk"], set=answered),
     ]
@@ -320,15 +321,15 @@ def _save_reply(
 
 
 def _conversation_after(
-    turn: ClaimedTurn, conversation: ConversationRecord, turn_reply: TurnReply, result: TurnResult, at: str
+    turn: ClaimedTurn, conversation: ConversationRecord, reply: TurnReply, result: TurnResult, at: str
 ) -> Change[Conversation]:
     """The conversation after the reply of the time `at`, which may end it. Its lock ends with the turn."""
     reasons = [action["reason"] for action in result.actions if action["type"] == "handoff"]
     handoff_now = handoff_after(conversation.doc, reasons, at)
-    held = handoff_now is not None and (turn_reply.holding or conversation.row.get("held"))
+    held = handoff_now is not None and (reply.holding or conversation.row.get("held"))
     internal: dict[str, table.Value | None] = {
         "proposal": result.proposed.to_json() if result.proposed else None,
-        "introduced": turn_reply.introduces or conversation.row.get("introduced"),
+        "introduced": reply.introduces or conversation.row.get("introduced"),
         "held": held or None,
     }
     # Another turn may hold the lock if this turn ended with an apology before.
@@ -343,10 +344,13 @@ def _conversation_after(
     return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, internal))
 
 
-def _response_body(message: UserMessage, reply: AssistantMessage, conversation: Conversation, *, markdown: bool) -> str:
+def _response_body(
+    user_message: UserMessage, assistant_message: AssistantMessage, conversation: Conversation, *, markdown: bool
+) -> str:
     """The body of the 201: the user's message with the reply and the conversation."""
-    content = reply["content"] if markdown else plain_text.plain(reply["content"])
-    body: AnsweredMessage = {**message, "reply": {**reply, "content": content}, "conversation": conversation}
+    content = assistant_message["content"]
+    reply: AssistantMessage = {**assistant_message, "content": content if markdown else plain_text.plain(content)}
+    body: AnsweredMessage = {**user_message, "reply": reply, "conversation": conversation}
     return fields.to_json(body)
 
 
