@@ -22,6 +22,7 @@ from shared.core.call_statuses import (
 from shared.core.errors import ApiError, Code
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.projects import usage
+from shared.resources.collections import Writes
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -37,8 +38,8 @@ def end(
     due_at: clock.Instant | None = None,
     at: clock.Instant | None = None,
     frees_customer: bool = True,
-) -> Change[Session]:
-    """End a call, now or at the instant `at`, on condition that it did not change since it was read.
+) -> Writes[table.Update]:
+    """The writes that end a call, now or at the instant `at`, on condition that it did not change since it was read.
 
     `changes` are further changes of the session. At `due_at` its next step is due; None if it has none. The same
     transaction frees the customer and what the call used of the limits, counts its usage, and lets it wait no longer
@@ -51,7 +52,7 @@ def end(
     last = _last_changes(changed, ending, now)
     due = tasks.NO_WORK if due_at is None else tasks.due_attributes(before["id"], due_at)
     update = sessions.save_changes(scope, record, {**changes, **last}, due)
-    writes: list[table.Write] = [update]
+    writes = list[table.Write]()
     if frees_customer and "customer_deleted" not in record.row:
         pk, is_active = scope.pk(CUSTOMERS.kind), table.equals("active_session", before["id"])
         writes.append(table.Update(pk, before["customer_id"], set={"active_session": None}, condition=is_active))
@@ -67,7 +68,7 @@ def end(
         consent = consents.find(scope, before["to"])
         if consent.is_pending:
             writes.append(consents.save(consent, consents.without_session(consent, before["id"])))
-    return Change(SESSIONS.after_replace(record, update).doc, writes)
+    return update, *writes
 
 
 def _last_changes(session: Session, ending: Ending, now: clock.Instant) -> SessionChanges:
@@ -98,7 +99,8 @@ def cancel(scope: Scope, id: str) -> Change[Session]:
         return Change(record.doc)
     if not sessions.is_waiting(record):
         raise ApiError(Code.SESSION_NOT_CANCELABLE)
-    return end(scope, record, CANCELED)
+    writes = end(scope, record, CANCELED)
+    return Change(SESSIONS.after_replace(record, writes[0]).doc, writes)
 
 
 def end_with_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
@@ -107,6 +109,6 @@ def end_with_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.
         return []
     call = SESSIONS.find(scope, customer.row["active_session"])
     if sessions.is_waiting(call):
-        return end(scope, call, CUSTOMER_DELETED, frees_customer=False).writes
+        return end(scope, call, CUSTOMER_DELETED, frees_customer=False)
     # The version stays the same, so that a turn under way need not run again.
     return [table.Update(scope.pk(SESSIONS.kind), call.doc["id"], set={"customer_deleted": True})]

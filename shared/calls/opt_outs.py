@@ -67,7 +67,7 @@ def save_opted_out(scope: Scope, record: CustomerRecord, doc: Customer, in_call:
     call = SESSIONS.find(scope, id)
     if sessions.is_waiting(call):
         end = endings.end(scope, call, OPTED_OUT, frees_customer=False)
-        return Change(doc, [*CUSTOMERS.replace(scope, record, doc, {"active_session": None}, same_call), *end.writes])
+        return Change(doc, [*CUSTOMERS.replace(scope, record, doc, {"active_session": None}, same_call), *end])
     writes = [*CUSTOMERS.replace(scope, record, doc, condition=same_call), _let_next_step_end(scope, call)]
     return Change(doc, writes, partial(_wake, scope, id))
 
@@ -116,7 +116,7 @@ def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -
     # A call that was started may go to another phone: the customer's may have changed.
     goes_elsewhere = sessions.is_starting(call) and call.doc["to"] != phone
     if sessions.is_waiting(call):
-        table.write(endings.end(scope, call, OPTED_OUT).writes)
+        table.write(endings.end(scope, call, OPTED_OUT))
     elif call.doc["call_status"] not in ENDED and not goes_elsewhere:
         table.write([_let_next_step_end(scope, call)])
         _wake(scope, call.doc["id"])

@@ -144,7 +144,7 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
             return _dial(scope, record)
         case Step.END_UNANSWERED:
             ending = script.ending if script.ending and not _has_opted_out(record) else OPTED_OUT
-            return endings.end(scope, record, ending).writes
+            return endings.end(scope, record, ending)
         case Step.ANSWER:
             answer: SessionChanges = {
                 "answered_at": clock.iso(now),
@@ -169,7 +169,7 @@ def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
 def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     match dialing.clearance(scope, record):
         case Denied(ending, changes):
-            return endings.end(scope, record, ending, changes).writes
+            return endings.end(scope, record, ending, changes)
         case PutOff() as later:
             return [dialing.put_off(scope, record, later)]
         case Clearance() as clear:
@@ -199,7 +199,7 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
     end = endings.end(scope, record, ending, changes, due_at=clock.now())
     # Not `writes` with its check of the customer: `end` has the write of that row, which fails if the row is deleted.
     appointment = () if call.staged is None else APPOINTMENTS.replace(scope, call.staged.record, call.staged.doc)
-    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
+    return [*end, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
 
 
 def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
@@ -207,7 +207,7 @@ def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     changes: SessionChanges = {"summary": dialogue.OPTED_OUT_SUMMARY, "outcome": CallOutcome.OPTED_OUT}
     end = endings.end(scope, record, ending, changes, due_at=clock.now())
-    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)]))]
+    return [*end, transcripts.write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)]))]
 
 
 def _store_recording(scope: Scope, record: SessionRecord) -> table.Update:

@@ -145,8 +145,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     if session["call_status"] == SessionCallStatus.DIALING:
         raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
-        end = endings.end(scope, record, CUSTOMER_DELETED, frees_customer=False)
-        table.write(end.writes)
+        table.write(endings.end(scope, record, CUSTOMER_DELETED, frees_customer=False))
         return True
     stopped = False
     if "contact_id" in record.row:

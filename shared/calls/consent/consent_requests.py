@@ -144,7 +144,7 @@ def close(
             writes.append(sessions.save_changes(scope, session, dialed, due.attributes))
             to_wake += due.wake_ups
         else:
-            writes += endings.end(scope, session, ending, changes).writes
+            writes += endings.end(scope, session, ending, changes)
     if claim is None:
         table.write(writes)
     else:

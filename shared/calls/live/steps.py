@@ -82,13 +82,14 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Start a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.save_step(claim, endings.end(scope, record, CUSTOMER_DELETED).writes)
+        tasks.save_step(claim, endings.end(scope, record, CUSTOMER_DELETED))
         return
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not settings.dials_whatsapp_by_phone()
     waited_ms = clock.now() - dialing.waits_for_capacity_since(record)
+    writes: Sequence[table.Write]
     match dialing.clearance(scope, record):
         case Denied(ending, changes):
-            writes = endings.end(scope, record, ending, changes).writes
+            writes = endings.end(scope, record, ending, changes)
         case PutOff(outside_hours=True) as later:
             writes = [dialing.put_off(scope, record, later)]
         case _ if needs_bridge:
@@ -97,9 +98,9 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
                 extra={"session_id": record.doc["id"]},
             )
             summary: SessionChanges = {"summary": NO_MEDIA_BRIDGE}
-            writes = endings.end(scope, record, PROVIDER_ERROR, summary).writes
+            writes = endings.end(scope, record, PROVIDER_ERROR, summary)
         case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = endings.end(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
+            writes = endings.end(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG})
         case PutOff() as later:
             writes = [dialing.put_off(scope, record, later)]
         case Clearance() as clear:
@@ -140,11 +141,11 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
         tasks.save_step(claim, _try_again(scope, record, none_placed=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.save_step(claim, endings.end(scope, record, refused.ending).writes)
+        tasks.save_step(claim, endings.end(scope, record, refused.ending))
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
         end = endings.end(scope, record, PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
-        tasks.save_step(claim, end.writes)
+        tasks.save_step(claim, end)
     else:
         tasks.save_step(claim, contacts.save_accepted_call(scope, record, contact_id, clock.now() + POLL_MS))
 
@@ -214,7 +215,7 @@ def _end_with_progress(
         ending = dataclasses.replace(ending, answered_by=ending.answered_by or "human")
     if progress.outcome is None and record.row.get("opted_out"):
         changes["outcome"] = CallOutcome.OPTED_OUT
-    return endings.end(scope, record, progress.ending(ending), changes, due_at=clock.now(), at=at).writes
+    return endings.end(scope, record, progress.ending(ending), changes, due_at=clock.now(), at=at)
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
