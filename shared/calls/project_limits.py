@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from shared.core import clock
 from shared.projects import projects
+from shared.projects.projects import ProjectRow
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -84,7 +85,7 @@ def of_rows(scope: Scope, rows: table.Rows) -> tuple[Limits, Counts]:
     """Limits and counts from the rows of `keys`. In test mode, nothing is limited."""
     if not scope.livemode:
         return Limits(), Counts(0, 0, 0)
-    project = rows.get(projects.row_key(scope.project_id), {})
+    project = cast("ProjectRow", rows.get(projects.row_key(scope.project_id), {}))
     counter = rows.get(_key(scope), {})
     prefixes = tuple(project["call_prefixes"].split(",")) if project.get("call_prefixes") else ()
     limits = Limits(prefixes, project.get("calls_at_once", AT_ONCE), project.get("calls_per_day", PER_DAY))

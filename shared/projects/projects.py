@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import dataclass
+from typing import NotRequired, TypedDict, cast
 
 from shared.core import clock
 from shared.store import table
@@ -17,6 +18,22 @@ class Project:
     id: int
     name: str
     created_at: str
+
+
+class ProjectRow(TypedDict):
+    """The row of a project."""
+
+    pk: str
+    sk: str
+    kind: str
+    name: str
+    created_at: str
+    opt_out_key: NotRequired[str]
+    """The key of its opt-outs (`shared/customers/opted_out_phones.py`). Never changes; an older project has none."""
+    call_prefixes: NotRequired[str]
+    """Its limits of live calls, as far as an operator has set them (`shared/calls/project_limits.py`)."""
+    calls_at_once: NotRequired[int]
+    calls_per_day: NotRequired[int]
 
 
 def create(name: str) -> Project:
@@ -41,7 +58,7 @@ def ensure(project_id: int, name: str) -> None:
 
 
 def _row(project: Project) -> table.Row:
-    """A new project's row. The key of its opt-outs is never changed (`shared/customers/opted_out_phones.py`)."""
+    """A new project's row."""
     pk, sk = row_key(project.id)
     row = {"pk": pk, "sk": sk, "kind": "project", "name": project.name, "created_at": project.created_at}
     return row | {"opt_out_key": secrets.token_hex(32)}
@@ -66,9 +83,9 @@ def name_of(project_id: int) -> str:
     return str(find(project_id)["name"])
 
 
-def find(project_id: int) -> table.Row:
+def find(project_id: int) -> ProjectRow:
     """The project's row. Raises LookupError for an unknown project."""
     project = table.get(*row_key(project_id))
     if project is None:
         raise LookupError(f"there is no project {project_id}")
-    return project
+    return cast("ProjectRow", project)
