@@ -87,7 +87,7 @@ class ServiceStack(Stack):
         access_log = self._log_group("AccessLog", retention=stage.access_log_retention)
         self.api = gateway.rest_api(self, stage, self.aliases, access_log)
         for function in topology.FUNCTIONS:
-            if function.client:
+            if function.calls_api:
                 self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
         self._sign_in()
         copied = backup.back_up(self, stage, stage.backup, self.table, self.erasures) if stage.backup else None

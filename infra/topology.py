@@ -224,8 +224,8 @@ class Function:
     """Whether people sign in to it, at the stage's OpenID Connect provider or user pool."""
     notices: bool = False
     """Whether it sends notices, on stages with `webhook_notices`."""
-    client: bool = False
-    """Whether it gets the API's base URL."""
+    calls_api: bool = False
+    """Whether it calls the API, whose base URL it gets."""
     documents: bool = False
     """Whether it serves the documentation."""
 
@@ -284,7 +284,7 @@ class Function:
             found["TURNS_PER_PROJECT"] = str(deployment.turns_per_project)
         optional = {
             "MODEL_ID": self.model and deployment.model,
-            "BASE_URL": self.client and deployment.base_url,
+            "BASE_URL": self.calls_api and deployment.base_url,
             "SUPPORT_CONTACT": self.documents and deployment.support_contact,
             "TERMS_URL": self.documents and deployment.terms_url,
             "REQUESTS_PER_SECOND": self.documents and deployment.requests_per_second,
@@ -566,7 +566,7 @@ FUNCTIONS = (
         ),
         every_s=300,
         switch="canary",
-        client=True,
+        calls_api=True,
     ),
     Function(
         "canary_receiver",

@@ -208,7 +208,7 @@ class Runner:
         """Start the schedules that are on, of the functions that are clients of the API or of the others."""
         for function in topology.FUNCTIONS:
             on = not function.switch or getattr(self._settings, function.switch)
-            if function.every_s and on and function.client is clients:
+            if function.every_s and on and function.calls_api is clients:
                 schedule.start(function, function.every_s, self._settings.speed, self._functions, self._stop)
 
     def _start_backend(self) -> dict[str, str]:

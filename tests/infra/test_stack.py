@@ -152,7 +152,7 @@ def test_the_canary_calls_the_stage_at_the_address_that_clients_have(
     stages: dict[str, Synthesized], stage: str
 ) -> None:
     made = stages[stage]
-    clients = [function for function in topology.FUNCTIONS if function.client]
+    clients = [function for function in topology.FUNCTIONS if function.calls_api]
     assert [function.name for function in clients] == [metrics.CANARY]
     for function in clients:
         called = flatten(made[made.functions[function.name]]["Environment"]["Variables"]["BASE_URL"])
