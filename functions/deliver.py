@@ -312,7 +312,7 @@ def _after_lost_workers(delivery: ClaimedDelivery, endpoint: EndpointSnapshot) -
     """The delivery, failed because too many workers were lost during one attempt, if the endpoint has not changed."""
     failed = deliveries.end(delivery.doc, DeliveryStatus.FAILED, clock.iso(clock.now()))
     doc: Delivery = {**failed, "error_code": DeliveryError.WORKER_LOST}
-    return Result(doc, Change(None, [endpoints.unchanged(delivery.scope, endpoint)]))
+    return Result(doc, Change(None, [endpoints.unchanged_check(delivery.scope, endpoint)]))
 
 
 def _save(delivery: ClaimedDelivery, result: Result) -> None:

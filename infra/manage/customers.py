@@ -71,7 +71,7 @@ def renew_search_rows(collection: Collection[Any, Any], scope: Scope) -> int:
 
     def renew(id: str) -> Change[None]:
         row = table.get(pk, id)
-        return Change(None, [] if row is None else collection.renew_search_rows(scope, collection.record(row)))
+        return Change(None, [] if row is None else collection.search_row_writes(scope, collection.record(row)))
 
     ids = (row["sk"] for page in table.query(pk, limit=100, forward=True) for row in page)
     return sum(bool(transactions.commit(partial(renew, id)).writes) for id in ids)
@@ -88,7 +88,7 @@ def _apply_opt_outs(run: Run) -> None:
     done, without_key = Counter[bool](), Counter[int]()
     for change in ledger.opt_outs():
         try:
-            writes = opted_out_phones.restore(change.scope, change.phone_hash, opted_out=change.opted_out)
+            writes = opted_out_phones.restore_writes(change.scope, change.phone_hash, opted_out=change.opted_out)
         except LookupError:
             without_key[change.scope.project_id] += 1
             continue

@@ -60,7 +60,7 @@ def change_call_limits(project_id: int, wanted: Limits, before: Limits, actor: A
         return Change(before)
     facts = {"before": before.facts, "after": wanted.facts}
     entry = audit.entry(project_id, actor, "call_limits.changed", str(project_id), livemode=True, **facts)
-    return Change(wanted, [project_limits.update(project_id, wanted, before), entry])
+    return Change(wanted, [project_limits.limits_write(project_id, wanted, before), entry])
 
 
 def change_agent_settings(

@@ -136,7 +136,7 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
         writes: Sequence[table.Write] = [
             table.Delete(row["pk"], row["sk"], unchanged),
             table.Delete(pointer, _number(project_id)),
-            *(_other_owner(row) if keep_an_owner else []),
+            *(_other_owner_checks(row) if keep_an_owner else []),
             audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
         ]
         table.write(writes)
@@ -164,7 +164,7 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         entry = audit.entry(
             project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
         )
-        table.write([update, *_other_owner(row), entry])
+        table.write([update, *_other_owner_checks(row), entry])
         return _of_row(row | {"member_role": role})
 
     return transactions.retry_on_conflict(attempt)
@@ -291,7 +291,7 @@ def _find(project_id: int, id: str) -> table.Row:
     return row
 
 
-def _other_owner(row: table.Row) -> list[table.Check]:
+def _other_owner_checks(row: table.Row) -> list[table.Check]:
     """The check that somebody else owns the project, if this member's row is an owner's. Raises LastOwner."""
     if row["member_role"] != OWNER:
         return []

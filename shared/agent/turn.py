@@ -15,7 +15,7 @@ from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentRecord, AppointmentStatus
 from shared.core import clock
 from shared.core.call_statuses import CallOutcome
-from shared.customers.resource import must_exist
+from shared.customers.resource import exists_check
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope
@@ -141,8 +141,8 @@ class StagedChange:
 
     def writes(self, scope: Scope) -> list[table.Write]:
         """The writes of the change, and the check that its customer is not deleted."""
-        customer_exists = must_exist(scope, self.doc["customer_id"], "customer")
-        return [*APPOINTMENTS.replace(scope, self.record, self.doc), customer_exists]
+        customer_exists = exists_check(scope, self.doc["customer_id"], "customer")
+        return [*APPOINTMENTS.replace_writes(scope, self.record, self.doc), customer_exists]
 
 
 @dataclass(frozen=True)

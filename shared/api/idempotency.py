@@ -110,7 +110,7 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{method}\n{path}\n{canonical}".encode()).hexdigest()
 
 
-def save_response(key: IdempotencyKey, response: Response[Any], request_id: str) -> table.Put:
+def record_write(key: IdempotencyKey, response: Response[Any], request_id: str) -> table.Put:
     """The write that saves a response. It is refused by Recorded if the key has a record that has not expired."""
     row: IdempotencyRow = {
         "pk": key.pk,

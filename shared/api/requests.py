@@ -106,7 +106,7 @@ class Request(Generic[B]):
         def with_record() -> Change[tuple[T, Response[U]]]:
             change = command()
             response = respond(change.doc)
-            record = [] if self.key is None else [idempotency.save_response(self.key, response, self.request_id)]
+            record = [] if self.key is None else [idempotency.record_write(self.key, response, self.request_id)]
             return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
         try:

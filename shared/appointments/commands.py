@@ -32,9 +32,9 @@ def create(scope: Scope, body: AppointmentCreate) -> Change[Appointment]:
 
     The writes raise `customer_deleted` or `resource_not_found`.
     """
-    customer_exists = customers.must_exist(scope, body.customer_id, "customer_id")
+    customer_exists = customers.exists_check(scope, body.customer_id, "customer_id")
     appointment = new(scope, body)
-    return Change(appointment, [customer_exists, *APPOINTMENTS.insert(scope, appointment)])
+    return Change(appointment, [customer_exists, *APPOINTMENTS.insert_writes(scope, appointment)])
 
 
 def new(scope: Scope, body: AppointmentCreate) -> Appointment:
@@ -76,7 +76,7 @@ def update(scope: Scope, record: AppointmentRecord, patch: AppointmentPatch) -> 
     appointment = apply(record.doc, patch)
     if appointment is record.doc:
         return Change(appointment)
-    return Change(appointment, APPOINTMENTS.replace(scope, record, appointment))
+    return Change(appointment, APPOINTMENTS.replace_writes(scope, record, appointment))
 
 
 def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
@@ -85,7 +85,7 @@ def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
         return Change(record.doc)
     cancelled: Appointment = {**record.doc, "status": AppointmentStatus.CANCELLED, "failure_reason": None}
     appointment = revise_deleted(record.doc, cancelled)
-    return Change(appointment, APPOINTMENTS.move_to_deleted(scope, record, appointment))
+    return Change(appointment, APPOINTMENTS.deletion_writes(scope, record, appointment))
 
 
 def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment:

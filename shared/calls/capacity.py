@@ -81,7 +81,7 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
     row = {"pk": _PK, "sk": _PACE, "kind": "pace", "next_start": now + interval}
     return Start(
         [
-            table.versioned(row, pace.get("v", 0)),
+            table.versioned_write(row, pace.get("v", 0)),
             table.Put(_row(_CALL, scope, session_id, now + HELD_MS), table.ALWAYS),
             table.Delete(_PK, _WAITS + session_id, table.ALWAYS),
             *(table.Delete(_PK, row["sk"], table.ALWAYS) for row in expired[:20] if session_id not in row["sk"]),
@@ -98,10 +98,10 @@ def back_off(scope: Scope, session_id: str) -> Wait:
     """Let a call wait that the carrier had no capacity for. No other call starts meanwhile."""
     waits = wait(scope, session_id, clock.now() + BACK_OFF_MS)
     pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, add={"v": 1})
-    return Wait(waits.until, [*waits.writes, release(session_id), pace])
+    return Wait(waits.until, [*waits.writes, release_write(session_id), pace])
 
 
-def release(session_id: str) -> table.Delete:
+def release_write(session_id: str) -> table.Delete:
     """The write after which a call counts no more."""
     return table.Delete(_PK, _CALL + session_id, table.ALWAYS)
 

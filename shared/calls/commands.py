@@ -107,7 +107,7 @@ def request_call(scope: Scope, customer_id: str, options: CallCreate) -> Change[
         dial_at=dialing.next_dial_time(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
-    links = _link_session(scope, session, customer, appointment)
+    links = _link_writes(scope, session, customer, appointment)
     # If the number may not be called, the customer is not asked either.
     consent = consents.find(scope, phone) if channel == Channel.WHATSAPP and limits.allows(phone) else None
     if consent is None:
@@ -123,20 +123,20 @@ def _await_dialing(scope: Scope, session: Session, options: CallCreate) -> Chang
     """A new call that is dialed at its time, with the wake-up for that."""
     assert session["dial_at"] is not None, "the call waits to be dialed"
     due = dialing.schedule(scope, session["id"], clock.parse(session["dial_at"]))
-    insert = SESSIONS.insert(scope, session, {"instructions": options.instructions, **due.attributes})
+    insert = SESSIONS.insert_writes(scope, session, {"instructions": options.instructions, **due.attributes})
     return Change(session, insert, partial(wake_ups.send_within, wake_ups.REQUEST_S, due.wake_ups))
 
 
 def _await_consent(scope: Scope, session: Session, consent: Consent, options: CallCreate) -> Change[Session]:
     """A new call that begins the request for its phone's consent, or joins the one under way. Raises ApiError."""
     if consent.is_pending:
-        write = consents.save(consent, consents.with_session(consent, session["id"]))
+        write = consents.document_write(consent, consents.with_session(consent, session["id"]))
     else:
         internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
-        write = consents.save(consent, consents.with_request(consent, session["id"]), internal)
+        write = consents.document_write(consent, consents.with_request(consent, session["id"]), internal)
     pending = consents.after_write(consent, write)
     waiting: Session = {**session, "dial_at": None, "consent": pending.public}
-    insert = SESSIONS.insert(scope, waiting, {"instructions": options.instructions})
+    insert = SESSIONS.insert_writes(scope, waiting, {"instructions": options.instructions})
     if consent.is_pending:
         return Change(waiting, [write, *insert])
     return Change(waiting, [write, *insert], partial(_start_machine, pending))
@@ -259,7 +259,7 @@ def _channel(scope: Scope, phone: str, options: CallCreate) -> Channel:
     return Channel.WHATSAPP if implied else Channel.PHONE
 
 
-def _link_session(
+def _link_writes(
     scope: Scope, session: Session, customer: CustomerRecord, appointment: AppointmentRecord | None
 ) -> list[table.Write]:
     """The writes that make this call the only one of the customer, and the latest one about the appointment."""
@@ -273,7 +273,7 @@ def _link_session(
         return [active]
     linked: Appointment = {**appointment.doc, "session_id": session["id"]}
     about = revise(appointment.doc, linked)
-    return [active, *APPOINTMENTS.replace(scope, appointment, about, {"calls": call_count(appointment) + 1})]
+    return [active, *APPOINTMENTS.replace_writes(scope, appointment, about, {"calls": call_count(appointment) + 1})]
 
 
 def _start_machine(requested: Consent) -> None:

@@ -117,16 +117,16 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
         return Denied(BLOCKED, {"summary": reached.text})
     if reached is not None:
         return PutOff(clock.now() + clock.scaled_ms(PUT_OFF_S))
-    writes: list[table.Write] = [project_limits.increment(scope, counts)] if scope.livemode else []
+    writes: list[table.Write] = [project_limits.increment_write(scope, counts)] if scope.livemode else []
     if record.doc["channel"] == Channel.WHATSAPP:
         consent = consents.find(scope, to)
         if not consent.is_granted:
             return Denied(CONSENT_REVOKED)
-        writes.append(consents.check_unchanged(consent))
+        writes.append(consents.unchanged_check(consent))
     return Clearance(to, writes)
 
 
-def start_dialing(
+def start_writes(
     scope: Scope, record: SessionRecord, clear: Clearance, next_step_at: clock.Instant
 ) -> list[table.Write]:
     """The writes that let a queued call dial. Its next step is due at the instant `next_step_at`."""
@@ -138,18 +138,18 @@ def start_dialing(
         "to": clear.to,
     }
     attributes = tasks.due_attributes(record.doc["id"], next_step_at)
-    return [sessions.save_changes(scope, record, changes, attributes), *clear.writes]
+    return [sessions.change_write(scope, record, changes, attributes), *clear.writes]
 
 
-def put_off(scope: Scope, record: SessionRecord, reason: PutOff) -> table.Update:
+def put_off_write(scope: Scope, record: SessionRecord, reason: PutOff) -> table.Update:
     """The write that puts a queued call off."""
     if not reason.outside_hours:
-        return wait_for_capacity(scope, record, reason.until)
+        return wait_write(scope, record, reason.until)
     attributes = {**schedule(scope, record.doc["id"], reason.until).attributes, "waits_since": None}
-    return sessions.save_changes(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)
+    return sessions.change_write(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)
 
 
-def wait_for_capacity(
+def wait_write(
     scope: Scope,
     record: SessionRecord,
     until: clock.Instant,
@@ -158,7 +158,7 @@ def wait_for_capacity(
     """The write of a call that could be dialed now, if there were capacity, and is tried again at `until`."""
     due = tasks.due_attributes(record.doc["id"], until)
     internal = {**due, "waits_since": waits_for_capacity_since(record), **(attributes or {})}
-    return sessions.save_changes(scope, record, {"dial_at": clock.iso(until)}, internal)
+    return sessions.change_write(scope, record, {"dial_at": clock.iso(until)}, internal)
 
 
 def waits_for_capacity_since(record: SessionRecord) -> clock.Instant:

@@ -1,4 +1,4 @@
-"""How a call ends: `end`, for every call and every reason (promises 7).
+"""How a call ends: `end_writes`, for every call and every reason (promises 7).
 
 The reasons themselves are in `shared/core/call_statuses.py`. What an opt-out ends is in `shared/calls/opt_outs.py`.
 """
@@ -29,7 +29,7 @@ from shared.store.transactions import Change
 from shared.tasks import tasks
 
 
-def end(
+def end_writes(
     scope: Scope,
     record: SessionRecord,
     ending: Ending,
@@ -51,23 +51,23 @@ def end(
     changed: Session = {**before, **changes}
     last = _last_changes(changed, ending, now)
     due = tasks.NO_WORK if due_at is None else tasks.due_attributes(before["id"], due_at)
-    update = sessions.save_changes(scope, record, {**changes, **last}, due)
+    update = sessions.change_write(scope, record, {**changes, **last}, due)
     writes = list[table.Write]()
     if frees_customer and "customer_deleted" not in record.row:
         pk, is_active = scope.pk(CUSTOMERS.kind), table.equals("active_session", before["id"])
         writes.append(table.Update(pk, before["customer_id"], set={"active_session": None}, condition=is_active))
     dialed = before["call_status"] == SessionCallStatus.DIALING
     if scope.livemode and (dialed or sessions.is_starting(record)):
-        writes.append(project_limits.decrement(scope))
+        writes.append(project_limits.decrement_write(scope))
     if "started_at" in record.row:
-        writes.append(capacity.release(before["id"]))
+        writes.append(capacity.release_write(before["id"]))
     if scope.livemode and dialed:
         used = {"calls": 1, "call_seconds": last["duration_seconds"] or 0}
         writes.append(table.Put(usage.row(scope, before["id"], now, **used), table.ALWAYS))
     if sessions.awaits_consent(changed):
         consent = consents.find(scope, before["to"])
         if consent.is_pending:
-            writes.append(consents.save(consent, consents.without_session(consent, before["id"])))
+            writes.append(consents.document_write(consent, consents.without_session(consent, before["id"])))
     return update, *writes
 
 
@@ -99,16 +99,16 @@ def cancel(scope: Scope, id: str) -> Change[Session]:
         return Change(record.doc)
     if not sessions.is_waiting(record):
         raise ApiError(Code.SESSION_NOT_CANCELABLE)
-    writes = end(scope, record, CANCELED)
+    writes = end_writes(scope, record, CANCELED)
     return Change(SESSIONS.after_replace(record, writes[0]).doc, writes)
 
 
-def end_with_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
+def customer_deleted_writes(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
     """The writes that end the queued call of a customer who is deleted, or mark one that was started."""
     if "active_session" not in customer.row:
         return []
     call = SESSIONS.find(scope, customer.row["active_session"])
     if sessions.is_waiting(call):
-        return end(scope, call, CUSTOMER_DELETED, frees_customer=False)
+        return end_writes(scope, call, CUSTOMER_DELETED, frees_customer=False)
     # The version stays the same, so that a turn under way need not run again.
     return [table.Update(scope.pk(SESSIONS.kind), call.doc["id"], set={"customer_deleted": True})]

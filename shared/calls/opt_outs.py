@@ -42,7 +42,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     """
     record = CUSTOMERS.find(scope, customer_id)
     phone = to or record.doc["phone"]
-    of_phone = [] if phone is None else opted_out_phones.add(scope, phone)
+    of_phone = [] if phone is None else opted_out_phones.add_writes(scope, phone)
     change = Change(record.doc)
     if record.doc["deleted_at"] is None and not record.doc["do_not_call"]:
         opted_out: Customer = {**record.doc, "do_not_call": True}
@@ -63,12 +63,12 @@ def save_opted_out(scope: Scope, record: CustomerRecord, doc: Customer, in_call:
     id = record.row.get("active_session")
     same_call = table.equals("active_session", id)
     if id is None or id == in_call:
-        return Change(doc, CUSTOMERS.replace(scope, record, doc, condition=same_call))
+        return Change(doc, CUSTOMERS.replace_writes(scope, record, doc, condition=same_call))
     call = SESSIONS.find(scope, id)
     if sessions.is_waiting(call):
-        end = endings.end(scope, call, OPTED_OUT, frees_customer=False)
-        return Change(doc, [*CUSTOMERS.replace(scope, record, doc, {"active_session": None}, same_call), *end])
-    writes = [*CUSTOMERS.replace(scope, record, doc, condition=same_call), _let_next_step_end(scope, call)]
+        end = endings.end_writes(scope, call, OPTED_OUT, frees_customer=False)
+        return Change(doc, [*CUSTOMERS.replace_writes(scope, record, doc, {"active_session": None}, same_call), *end])
+    writes = [*CUSTOMERS.replace_writes(scope, record, doc, condition=same_call), _opted_out_write(scope, call)]
     return Change(doc, writes, partial(_wake, scope, id))
 
 
@@ -116,16 +116,16 @@ def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -
     # A call that was started may go to another phone: the customer's may have changed.
     goes_elsewhere = sessions.is_starting(call) and call.doc["to"] != phone
     if sessions.is_waiting(call):
-        table.write(endings.end(scope, call, OPTED_OUT))
+        table.write(endings.end_writes(scope, call, OPTED_OUT))
     elif call.doc["call_status"] not in ENDED and not goes_elsewhere:
-        table.write([_let_next_step_end(scope, call)])
+        table.write([_opted_out_write(scope, call)])
         _wake(scope, call.doc["id"])
 
 
-def _let_next_step_end(scope: Scope, call: SessionRecord) -> table.Update:
+def _opted_out_write(scope: Scope, call: SessionRecord) -> table.Update:
     """The write that lets the next step of a call that was started end it, and makes the step due now."""
     due = tasks.due_attributes(call.doc["id"], clock.now())
-    return sessions.save_changes(scope, call, {}, {**due, "opted_out": True})
+    return sessions.change_write(scope, call, {}, {**due, "opted_out": True})
 
 
 def _wake(scope: Scope, session_id: str) -> None:

@@ -93,21 +93,21 @@ def of_rows(scope: Scope, rows: table.Rows) -> tuple[Limits, Counts]:
     return limits, Counts(counter.get("calls_now", 0), today, counter.get("v", 0))
 
 
-def increment(scope: Scope, counts: Counts) -> table.Put:
+def increment_write(scope: Scope, counts: Counts) -> table.Put:
     """The write that counts a call that begins to dial, on condition that the counts did not change."""
     pk, sk = _key(scope)
     row = {"pk": pk, "sk": sk, "kind": "count", "calls_now": counts.at_once + 1}
-    return table.versioned(row | {"counted_day": _day(), "calls_today": counts.today + 1}, counts.version)
+    return table.versioned_write(row | {"counted_day": _day(), "calls_today": counts.today + 1}, counts.version)
 
 
-def decrement(scope: Scope) -> table.Update:
+def decrement_write(scope: Scope) -> table.Update:
     """The write that counts the end of such a call."""
     pk, sk = _key(scope)
     return table.Update(pk, sk, add={"calls_now": -1, "v": 1})
 
 
-def undo(scope: Scope) -> table.Update:
-    """The write that takes back `increment` for a call that was not dialed after all."""
+def undo_write(scope: Scope) -> table.Update:
+    """The write that takes back `increment_write` for a call that was not dialed after all."""
     pk, sk = _key(scope)
     return table.Update(pk, sk, add={"calls_now": -1, "calls_today": -1, "v": 1})
 
@@ -117,7 +117,7 @@ def of_project(scope: Scope) -> tuple[Limits, Counts]:
     return of_rows(scope, table.get_many(keys(scope)))
 
 
-def update(project_id: int, limits: Limits, before: Limits) -> table.Update:
+def limits_write(project_id: int, limits: Limits, before: Limits) -> table.Update:
     """The write that sets those limits of a project that differ from `before`.
 
     It fails for an unknown project, and if one of these limits has changed since `before` was read.

@@ -247,7 +247,7 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
 SessionRecord = Record[Session, SessionRow]
 
 
-def save_changes(
+def change_write(
     scope: Scope, record: SessionRecord, changes: SessionChanges, internal: table.Attributes
 ) -> table.Update:
     """The write of these changes and attributes, on condition that the session did not change since it was read."""
@@ -256,7 +256,7 @@ def save_changes(
     assert status == present or status in TRANSITIONS[present]
     after: Session = {**record.doc, **changes}
     # Sessions have no search rows.
-    return SESSIONS.replace(scope, record, revise(record.doc, after), internal)[0]
+    return SESSIONS.replace_writes(scope, record, revise(record.doc, after), internal)[0]
 
 
 @dataclass(frozen=True)

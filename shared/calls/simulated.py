@@ -95,7 +95,7 @@ def simulate(script: ScriptedCall, agent: Agent, briefing: Briefing) -> Simulate
 
 def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
-    tasks.save_step(claim, _next_step(scope, SESSIONS.record(claim.row)))
+    tasks.save_step(claim, _step_writes(scope, SESSIONS.record(claim.row)))
 
 
 class Step(Enum):
@@ -134,61 +134,61 @@ def _has_opted_out(record: SessionRecord) -> bool:
     return bool(record.row.get("opted_out"))
 
 
-def _next_step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
+def _step_writes(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes of the next step."""
     script = simulated_numbers.scripted_call(record.doc["to"])
     now = clock.now()
     due_now = tasks.due_attributes(record.doc["id"], now)
     match step_of(record):
         case Step.DIAL:
-            return _dial(scope, record)
+            return _dial_writes(scope, record)
         case Step.END_UNANSWERED:
             ending = script.ending if script.ending and not _has_opted_out(record) else OPTED_OUT
-            return endings.end(scope, record, ending)
+            return endings.end_writes(scope, record, ending)
         case Step.ANSWER:
             answer: SessionChanges = {
                 "answered_at": clock.iso(now),
                 "answered_by": "human",
                 "transcript_status": FileStatus.PROCESSING,
             }
-            return [sessions.save_changes(scope, record, answer, due_now)]
+            return [sessions.change_write(scope, record, answer, due_now)]
         case Step.BEGIN_RECORDING:
-            return [_begin_recording(scope, record)]
+            return [_recording_begun_write(scope, record)]
         case Step.TALK:
-            return _talk(scope, record, script)
+            return _talk_writes(scope, record, script)
         case Step.STOP:
-            return _stop(scope, record)
+            return _stop_writes(scope, record)
         case Step.PUBLISH_TRANSCRIPT:
-            return [sessions.save_changes(scope, record, {"transcript_status": FileStatus.AVAILABLE}, due_now)]
+            return [sessions.change_write(scope, record, {"transcript_status": FileStatus.AVAILABLE}, due_now)]
         case Step.PUBLISH_RECORDING:
-            return [_store_recording(scope, record)]
+            return [_recording_write(scope, record)]
         case Step.NONE:
-            return [sessions.save_changes(scope, record, {}, tasks.NO_WORK)]
+            return [sessions.change_write(scope, record, {}, tasks.NO_WORK)]
 
 
-def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
+def _dial_writes(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     match dialing.clearance(scope, record):
         case Denied(ending, changes):
-            return endings.end(scope, record, ending, changes)
+            return endings.end_writes(scope, record, ending, changes)
         case PutOff() as later:
-            return [dialing.put_off(scope, record, later)]
+            return [dialing.put_off_write(scope, record, later)]
         case Clearance() as clear:
             script = simulated_numbers.scripted_call(clear.to)
             seconds = ANSWERED_AFTER_S if script.says else ENDED_AFTER_S
-            return dialing.start_dialing(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
+            return dialing.start_writes(scope, record, clear, clock.now() + clock.scaled_ms(seconds))
 
 
-def _begin_recording(scope: Scope, record: SessionRecord) -> table.Update:
+def _recording_begun_write(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of the beginning. The talk is due when it would end, or at once if the person has opted out."""
     session, at = record.doc, clock.now()
     if not _has_opted_out(record):
         assert session["answered_at"] is not None, "a call is answered before it is recorded"
         at = clock.parse(session["answered_at"]) + clock.scaled_ms(ENDED_AFTER_S - ANSWERED_AFTER_S)
     begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
-    return sessions.save_changes(scope, record, begins, tasks.due_attributes(session["id"], at))
+    return sessions.change_write(scope, record, begins, tasks.due_attributes(session["id"], at))
 
 
-def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
+def _talk_writes(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
     """The writes of the whole talk, which end the call. A wish not to be contacted is committed before them."""
     call = simulate(script, Scripted(), dialogue.brief(scope, record))
     if call.progress.opted_out:
@@ -196,21 +196,24 @@ def _talk(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence
     changes: SessionChanges = {**call.progress.session_changes, "summary": call.summary}
     hung_up = Ending(SessionCallStatus.COMPLETED, EndedReason(f"{call.ended_by}_hangup"), "human")
     ending = call.progress.ending(script.ending or hung_up)
-    end = endings.end(scope, record, ending, changes, due_at=clock.now())
-    # Not `writes` with its check of the customer: `end` has the write of that row, which fails if the row is deleted.
-    appointment = () if call.staged is None else APPOINTMENTS.replace(scope, call.staged.record, call.staged.doc)
-    return [*end, transcripts.write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
+    end = endings.end_writes(scope, record, ending, changes, due_at=clock.now())
+    # Not `writes` with its check of the customer: `end_writes` has the write of that row, which fails if it is deleted.
+    appointment = () if call.staged is None else APPOINTMENTS.replace_writes(scope, call.staged.record, call.staged.doc)
+    return [*end, transcripts.transcript_write(scope, record.doc["id"], dialogue.to_lines(call.said)), *appointment]
 
 
-def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
+def _stop_writes(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes that end an answered call to a person who has opted out meanwhile. It has a transcript."""
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     changes: SessionChanges = {"summary": dialogue.OPTED_OUT_SUMMARY, "outcome": CallOutcome.OPTED_OUT}
-    end = endings.end(scope, record, ending, changes, due_at=clock.now())
-    return [*end, transcripts.write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)]))]
+    end = endings.end_writes(scope, record, ending, changes, due_at=clock.now())
+    return [
+        *end,
+        transcripts.transcript_write(scope, record.doc["id"], dialogue.to_lines([("agent", dialogue.STOPPED)])),
+    ]
 
 
-def _store_recording(scope: Scope, record: SessionRecord) -> table.Update:
+def _recording_write(scope: Scope, record: SessionRecord) -> table.Update:
     """Store the recording; the write that makes it available."""
     session_id = record.doc["id"]
     transcript = transcripts.find(scope, session_id)
@@ -221,4 +224,4 @@ def _store_recording(scope: Scope, record: SessionRecord) -> table.Update:
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
     attributes = {**tasks.NO_WORK, "recording_key": key, "recording_seconds": seconds}
-    return sessions.save_changes(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)
+    return sessions.change_write(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)

@@ -41,16 +41,16 @@ def lines(row: table.Row) -> list[Line]:
     return parsed
 
 
-def write(
+def transcript_write(
     scope: Scope, session_id: str, lines: Sequence[Line], version: int = 0, *, source: str | None = None
 ) -> table.Put:
     """The write of a transcript, on condition that its version did not change since it was read; 0 for a new one."""
     pk, sk = _key(scope, session_id)
     row: table.Row = {"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.to_json(lines)}
-    return table.versioned(row if source is None else row | {"source": source}, version)
+    return table.versioned_write(row if source is None else row | {"source": source}, version)
 
 
-def delete(scope: Scope, session_id: str) -> table.Delete:
+def delete_write(scope: Scope, session_id: str) -> table.Delete:
     """The write that deletes a transcript, if there is one."""
     return table.Delete(*_key(scope, session_id), table.ALWAYS)
 

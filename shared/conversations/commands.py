@@ -53,7 +53,7 @@ def create(scope: Scope, body: ConversationCreate) -> Change[Conversation]:
     customer_id, writes = participants.resolve(scope, body.customer)
     conversation = _new(scope, body.external_id, customer_id, body.metadata)
     thread_taken = table.Refusal(lambda _: ApiError(Code.CONVERSATION_EXISTS, param="external_id"))
-    return Change(conversation, [*writes, *_insert(scope, conversation, thread_taken=thread_taken)])
+    return Change(conversation, [*writes, *_insert_writes(scope, conversation, thread_taken=thread_taken)])
 
 
 def _new(
@@ -74,7 +74,7 @@ def _new(
     }
 
 
-def _insert(
+def _insert_writes(
     scope: Scope,
     conversation: Conversation,
     internal: Mapping[str, table.Value] | None = None,
@@ -84,7 +84,7 @@ def _insert(
 
     `thread_taken` is the refusal if its `external_id` already has an active conversation.
     """
-    writes = CONVERSATIONS.insert(scope, conversation, internal)
+    writes = CONVERSATIONS.insert_writes(scope, conversation, internal)
     if conversation["external_id"] is None:
         return writes
     pk, sk = thread_key(scope, conversation["external_id"])
@@ -114,11 +114,11 @@ def end(
     }
     conversation = revise(record.doc, ended)
     conversation = {**conversation, "ended_at": conversation["updated_at"]}
-    writes = CONVERSATIONS.replace(scope, record, conversation, internal)
-    return Change(conversation, [*writes, *free_thread(scope, conversation)])
+    writes = CONVERSATIONS.replace_writes(scope, record, conversation, internal)
+    return Change(conversation, [*writes, *free_thread_writes(scope, conversation)])
 
 
-def free_thread(scope: Scope, conversation: Conversation) -> list[table.Write]:
+def free_thread_writes(scope: Scope, conversation: Conversation) -> list[table.Write]:
     """The write that frees the `external_id` of a conversation; `[]` if it has none."""
     if conversation["external_id"] is None:
         return []
@@ -136,7 +136,9 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
         return Change(record.doc)
     resumed: Conversation = {**record.doc, "waiting": False, "handoff": None}
     conversation = revise(record.doc, resumed)
-    return Change(conversation, CONVERSATIONS.replace(scope, record, conversation, {"held": None, "handed_off": None}))
+    return Change(
+        conversation, CONVERSATIONS.replace_writes(scope, record, conversation, {"held": None, "handed_off": None})
+    )
 
 
 def taken_by(record: ConversationRecord) -> str | None:
@@ -157,7 +159,7 @@ def take(scope: Scope, id: str, who: str) -> Change[Conversation]:
     if owner is not None:
         raise ApiError(Code.CONFLICT, f"{owner} has taken this conversation. It can be released first.")
     taken = {"taken_by": who, "taken_at": handoff["at"]}
-    return Change(record.doc, CONVERSATIONS.replace(scope, record, record.doc, taken))
+    return Change(record.doc, CONVERSATIONS.replace_writes(scope, record, record.doc, taken))
 
 
 def release(scope: Scope, id: str) -> Change[Conversation]:
@@ -166,7 +168,7 @@ def release(scope: Scope, id: str) -> Change[Conversation]:
     if taken_by(record) is None:
         return Change(record.doc)
     nobody = {"taken_by": None, "taken_at": None}
-    return Change(record.doc, CONVERSATIONS.replace(scope, record, record.doc, nobody))
+    return Change(record.doc, CONVERSATIONS.replace_writes(scope, record, record.doc, nobody))
 
 
 def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessage]:
@@ -228,7 +230,7 @@ def add_user_message_to_thread(
     customer_id, writes = participants.resolve(scope, body.customer)
     conversation = _new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = _new_message(scope, conversation, body)
-    inserts = _insert(scope, _after(conversation, message), _internal(message))
+    inserts = _insert_writes(scope, _after(conversation, message), _internal(message))
     return _with_turn(scope, message, CONVERSATIONS.record(inserts[0].row), [*writes, *inserts], seconds_left)
 
 
@@ -238,7 +240,7 @@ def _add_message(
     if "turn" in record.row:
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
-    writes = CONVERSATIONS.replace(scope, record, _after(record.doc, message), _internal(message))
+    writes = CONVERSATIONS.replace_writes(scope, record, _after(record.doc, message), _internal(message))
     return _with_turn(scope, message, CONVERSATIONS.after_replace(record, writes[0]), writes, seconds_left)
 
 

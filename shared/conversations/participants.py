@@ -8,7 +8,7 @@ from typing import Any
 from shared.core import ids
 from shared.core.errors import ApiError, Code, not_found_in_body
 from shared.customers import commands as customer_commands
-from shared.customers.resource import CUSTOMERS, CustomerFields, must_exist
+from shared.customers.resource import CUSTOMERS, CustomerFields, exists_check
 from shared.resources import fields, list_pages
 from shared.resources.queries import Query
 from shared.resources.schema import CustomerId
@@ -75,7 +75,7 @@ def resolve(scope: Scope, customer: CustomerReference | None) -> tuple[str | Non
     if customer is None:
         return None, []
     if "id" in customer.model_fields_set:
-        return customer.id, [must_exist(scope, customer.id, "customer[id]")]
+        return customer.id, [exists_check(scope, customer.id, "customer[id]")]
     for field in _MATCHED_BY:
         value = getattr(customer, field)
         if value is not None:

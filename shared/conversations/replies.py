@@ -310,7 +310,7 @@ def _save_reply(
         *(result.staged.writes(scope) if result.staged is not None else []),
         *(call.writes if call is not None else []),
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
-        *turns.free_slot(row),
+        *turns.free_slot_writes(row),
         table.Update(row["pk"], row["sk"], set=answered),
     ]
     tasks.save_step(turn.claim, writes)
@@ -341,7 +341,7 @@ def _conversation_after(
     if not _is_ended(conversation):
         after = {**after, "waiting": handoff_now is not None, "handoff": handoff_now}
     doc = revise(conversation.doc, after)
-    return Change(doc, CONVERSATIONS.replace(turn.scope, conversation, doc, internal))
+    return Change(doc, CONVERSATIONS.replace_writes(turn.scope, conversation, doc, internal))
 
 
 def _response_body(

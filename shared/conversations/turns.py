@@ -183,7 +183,7 @@ def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequenc
     return {**message, "slot": slot}, [table.Put(row, table.absent_or_expired())]
 
 
-def free_slot(message: MessageRow) -> Sequence[table.Delete]:
+def free_slot_writes(message: MessageRow) -> Sequence[table.Delete]:
     """The write that frees the slot of a message whose turn ends."""
     # Another message may have taken a slot whose lease has expired. A condition could fail the turn.
     if "slot" not in message or _slot_expires_at(message) <= clock.to_unix(clock.now()):

@@ -41,7 +41,7 @@ def insert(
         "metadata": metadata or {},
         "deleted_at": None,
     }
-    return Change(customer, CUSTOMERS.insert(scope, customer))
+    return Change(customer, CUSTOMERS.insert_writes(scope, customer))
 
 
 def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change[Customer]:
@@ -61,7 +61,7 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
         from shared.calls import opt_outs
 
         return opt_outs.save_opted_out(scope, record, customer)
-    return Change(customer, CUSTOMERS.replace(scope, record, customer))
+    return Change(customer, CUSTOMERS.replace_writes(scope, record, customer))
 
 
 def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
@@ -74,9 +74,9 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     allowed: Customer = {**record.doc, "do_not_call": False}
     customer = revise(record.doc, allowed)
     phone = customer["phone"]
-    writes = [] if phone is None else [*opted_out_phones.remove(scope, phone)]
+    writes = [] if phone is None else [*opted_out_phones.remove_writes(scope, phone)]
     if customer is not record.doc:
-        writes += CUSTOMERS.replace(scope, record, customer)
+        writes += CUSTOMERS.replace_writes(scope, record, customer)
     elif writes:
         # The phone may have changed since it was read.
         pk, id = scope.pk(CUSTOMERS.kind), customer["id"]
@@ -96,5 +96,5 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
 
     customer = revise_deleted(record.doc, record.doc)
     same_call = table.equals("active_session", record.row.get("active_session"))
-    writes = CUSTOMERS.move_to_deleted(scope, record, customer, condition=same_call)
-    return Change(customer, [*writes, *endings.end_with_customer(scope, record)])
+    writes = CUSTOMERS.deletion_writes(scope, record, customer, condition=same_call)
+    return Change(customer, [*writes, *endings.customer_deleted_writes(scope, record)])

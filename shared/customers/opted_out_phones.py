@@ -32,31 +32,31 @@ def contains(scope: Scope, phone: str, rows: table.Rows | None = None) -> bool:
     return row is not None and table.get(*_address(scope, hash_of(row["key"], phone))) is not None
 
 
-def add(scope: Scope, phone: str) -> Sequence[table.Write]:
+def add_writes(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The writes that opt a phone out; `[]` if it has opted out."""
     row = _key_row(scope)
     # A project without a key is older than opt-outs.
     key = row["key"] if row else _key_of_project(scope) or secrets.token_hex(32)
-    return [*([] if row else [_first(scope, key)]), *_put(scope, hash_of(key, phone))]
+    return [*([] if row else [_key_write(scope, key)]), *_put_writes(scope, hash_of(key, phone))]
 
 
-def remove(scope: Scope, phone: str) -> Sequence[table.Write]:
+def remove_writes(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The write that lifts a phone's opt-out; `[]` if it has none."""
     row = _key_row(scope)
-    return [] if row is None else _delete(scope, hash_of(row["key"], phone))
+    return [] if row is None else _delete_writes(scope, hash_of(row["key"], phone))
 
 
-def restore(scope: Scope, phone_hash: str, *, opted_out: bool) -> Sequence[table.Write]:
+def restore_writes(scope: Scope, phone_hash: str, *, opted_out: bool) -> Sequence[table.Write]:
     """The writes that opt a phone out, of which only the hash is known, or lift that; `[]` if nothing changes.
 
     Raises LookupError if the project has no key, so that no phone has this hash.
     """
     if _key_row(scope) is not None:
-        return _put(scope, phone_hash) if opted_out else _delete(scope, phone_hash)
+        return _put_writes(scope, phone_hash) if opted_out else _delete_writes(scope, phone_hash)
     key = _key_of_project(scope)
     if key is None:
         raise LookupError(f"project {scope.project_id} is not in the table, or has no key of opt-outs")
-    return [_first(scope, key), *_put(scope, phone_hash)] if opted_out else []
+    return [_key_write(scope, key), *_put_writes(scope, phone_hash)] if opted_out else []
 
 
 def hash_of(key: str, phone: str) -> str:
@@ -79,18 +79,18 @@ def _key_of_project(scope: Scope) -> str | None:
     return None if row is None else row.get("opt_out_key")
 
 
-def _first(scope: Scope, key: str) -> table.Write:
+def _key_write(scope: Scope, key: str) -> table.Write:
     """The write before the first opt-out. If another first one is faster, this one is decided again."""
     [(pk, sk)] = keys(scope)
     return table.Put({"pk": pk, "sk": sk, "kind": "opt_out_key", "key": key})
 
 
-def _put(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
+def _put_writes(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
     pk, sk = _address(scope, phone_hash)
     return [] if table.get(pk, sk) else [table.Put({"pk": pk, "sk": sk, "kind": KIND}, table.ALWAYS)]
 
 
-def _delete(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
+def _delete_writes(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
     pk, sk = _address(scope, phone_hash)
     return [table.Delete(pk, sk, table.ALWAYS)] if table.get(pk, sk) else []
 

@@ -106,7 +106,7 @@ class CustomerPatch(CustomerFields):
     """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
 
 
-def must_exist(scope: Scope, id: str, param: str) -> table.Check:
+def exists_check(scope: Scope, id: str, param: str) -> table.Check:
     """The check that the customer exists and is not deleted, for a transaction that depends on it.
 
     A failed check raises `customer_deleted`, or `resource_not_found` with `param`.

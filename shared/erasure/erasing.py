@@ -145,7 +145,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     if session["call_status"] == SessionCallStatus.DIALING:
         raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
-        table.write(endings.end(scope, record, CUSTOMER_DELETED, frees_customer=False))
+        table.write(endings.end_writes(scope, record, CUSTOMER_DELETED, frees_customer=False))
         return True
     stopped = False
     if "contact_id" in record.row:
@@ -154,9 +154,9 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         if now < until:
             raise NotYet(until, f"Amazon Connect may still store files of the call {session_id}")
         stopped = contacts.find(record.row["contact_id"]) is not None
-        _execute(contacts.delete(record.row["contact_id"]))
+        _execute(contacts.delete_write(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([sessions.save_changes(scope, record, {}, tasks.NO_WORK)])
+        table.write([sessions.change_write(scope, record, {}, tasks.NO_WORK)])
         stopped = True
     return stopped
 
@@ -213,7 +213,7 @@ def _delete_appointment(scope: Scope, id: str) -> None:
     for pk, sk in APPOINTMENTS.row_keys(scope, id):
         row = table.get(pk, sk)
         if row is not None:
-            table.write(APPOINTMENTS.erase(scope, row))
+            table.write(APPOINTMENTS.erasure_writes(scope, row))
 
 
 def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:
@@ -223,7 +223,7 @@ def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:
     done["recordings and other files"] = recordings.erase(_file_prefixes(scope, row))
     if scope.livemode and ended_at is not None:
         done["usage records"] = _erase_usage(scope, [(id, ended_at)])
-    _execute(transcripts.delete(scope, id))
+    _execute(transcripts.delete_write(scope, id))
     _delete(row["pk"], id)
     return +done
 
@@ -254,7 +254,7 @@ def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
             _delete(pk, message["sk"])
         done["messages"] += len(page)
     if record.doc["status"] != ConversationStatus.ENDED:
-        for write in conversation_commands.free_thread(scope, record.doc):
+        for write in conversation_commands.free_thread_writes(scope, record.doc):
             _execute(write)
     _delete(row["pk"], row["sk"])
     return +done

@@ -235,7 +235,7 @@ def authenticate(plaintext: str) -> Caller:
     moment = rate_limits.moment(now, known.minute if known else None)
     for _ in range(_ATTEMPTS):
         try:
-            row = cast("ApiKeyRow", table.write_and_get(rate_limits.count(*_row_key(digest), moment)))
+            row = cast("ApiKeyRow", table.write_and_get(rate_limits.count_write(*_row_key(digest), moment)))
         except table.ConditionFailed as failed:
             old = cast("ApiKeyRow | None", failed.old)
             moment = rate_limits.moment(now, old.get("m") if old else None)

@@ -71,9 +71,9 @@ def moment(now: clock.Instant, counted: int | None) -> Moment:
     return Moment(now, minute, starts=True)
 
 
-def count(pk: str, sk: str, moment: Moment) -> table.Update:
+def count_write(pk: str, sk: str, moment: Moment) -> table.Update:
     """The update that counts a request. Its condition is that the moment is true of the row and a request remains."""
-    return _count_first(pk, sk, moment) if moment.starts else _count_next(pk, sk, moment)
+    return _first_write(pk, sk, moment) if moment.starts else _next_write(pk, sk, moment)
 
 
 def remaining(row: Mapping[str, Any], moment: Moment) -> Remaining:
@@ -100,7 +100,7 @@ def whole_seconds(milliseconds: int) -> int:
     return max(1, -(-milliseconds // clock.SECOND))
 
 
-def _count_first(pk: str, sk: str, moment: Moment) -> table.Update:
+def _first_write(pk: str, sk: str, moment: Moment) -> table.Update:
     is_another = table.below("m", moment.minute) | table.above("m", latest_minute(moment.now))
     return table.Update(
         pk,
@@ -110,7 +110,7 @@ def _count_first(pk: str, sk: str, moment: Moment) -> table.Update:
     )
 
 
-def _count_next(pk: str, sk: str, moment: Moment) -> table.Update:
+def _next_write(pk: str, sk: str, moment: Moment) -> table.Update:
     used = f"w.{moment.second}"
     in_minute = table.equals("m", moment.minute) & table.below("w.n", PER_MINUTE)
     in_second = table.equals(used, None) | table.below(used, PER_SECOND)

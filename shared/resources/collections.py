@@ -1,7 +1,7 @@
 """Collections: the usual access to the rows of a resource type.
 
-Every method that reads or writes takes the project and mode (`Scope`) first. `insert`, `replace`, `move_to_deleted`,
-`erase` and `renew_search_rows` do not write: they return the writes of a transaction.
+Every method that reads or writes takes the project and mode (`Scope`) first. Those whose names end with
+`_writes` execute nothing: they return the writes of a transaction.
 """
 
 from __future__ import annotations
@@ -142,14 +142,14 @@ class Collection(Generic[D, R]):
         head = {"id": ids.new(self.prefix, now), "object": self.kind, "livemode": scope.livemode}
         return cast("CommonFields", head | times)
 
-    def insert(self, scope: Scope, doc: D, internal: table.Attributes | None = None) -> Writes[table.Put]:
+    def insert_writes(self, scope: Scope, doc: D, internal: table.Attributes | None = None) -> Writes[table.Put]:
         """The writes that create the resource, with these internal attributes."""
         row = {"pk": scope.pk(self.kind), "sk": doc["id"], "kind": self.kind, "v": 1, "doc": fields.to_json(doc)}
         index = self.indexes.attributes(scope, self.kind, doc)
         found_by, search_rows = self._search_changes(scope, doc)
         return table.Put({**row, **index, **found_by, **(internal or {})}), *search_rows
 
-    def replace(
+    def replace_writes(
         self,
         scope: Scope,
         record: Record[D, R],
@@ -175,11 +175,11 @@ class Collection(Generic[D, R]):
         return update, *search_rows
 
     def after_replace(self, record: Record[D, R], update: table.Update) -> Record[D, R]:
-        """The resource after this write of its row, the first one of `replace`."""
+        """The resource after this write of its row, the first one of `replace_writes`."""
         row = {**record.row, **update.set}
         return self.record({name: value for name, value in row.items() if value is not None})
 
-    def move_to_deleted(
+    def deletion_writes(
         self,
         scope: Scope,
         record: Record[D, R],
@@ -209,12 +209,12 @@ class Collection(Generic[D, R]):
         others: list[table.Write] = [table.Put(row), *search_rows]
         return delete, *others
 
-    def erase(self, scope: Scope, row: table.Row) -> Writes[table.Delete]:
+    def erasure_writes(self, scope: Scope, row: table.Row) -> Writes[table.Delete]:
         """The writes that delete this row of a resource for good, if it has not changed since it was read."""
         delete = table.Delete(row["pk"], row["sk"], table.unchanged(row["v"]))
-        return delete, *search.changes(scope, self.kind, row["sk"], row.get("found_by"), None)
+        return delete, *search.change_writes(scope, self.kind, row["sk"], row.get("found_by"), None)
 
-    def renew_search_rows(self, scope: Scope, record: Record[D, R]) -> Sequence[table.Write]:
+    def search_row_writes(self, scope: Scope, record: Record[D, R]) -> Sequence[table.Write]:
         """The writes that give a resource the search rows that it is to have; `[]` if it has them."""
         found_by, search_rows = self._search_changes(scope, record.doc, record)
         condition = table.unchanged(record.version)
@@ -237,7 +237,7 @@ class Collection(Generic[D, R]):
         after = None if self.search_rows is None else self.search_rows.found_by(doc)
         if after == before:
             return {}, []
-        return {"found_by": after}, search.changes(scope, self.kind, doc["id"], before, after)
+        return {"found_by": after}, search.change_writes(scope, self.kind, doc["id"], before, after)
 
     def _owner_index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str]:
         """The index attribute by which a deleted resource is found for the erasure of its customer."""

@@ -73,7 +73,7 @@ def found_by(text: str | None, phone: str | None) -> str | None:
     return " ".join([*words(text or ""), *digits]) or None
 
 
-def changes(scope: Scope, kind: str, id: str, before: str | None, after: str | None) -> list[table.Write]:
+def change_writes(scope: Scope, kind: str, id: str, before: str | None, after: str | None) -> list[table.Write]:
     """The writes that replace the search rows made of `before` by those made of `after`.
 
     They have no condition: the resource's own write has one.

@@ -172,7 +172,7 @@ def claim_soon(pk: str, sk: str, choose_lease_ms: Callable[[], int]) -> Claim[R]
     return result if isinstance(result, Claim) else None
 
 
-def update_if_waiting(row: Mapping[str, Any], changes: table.Attributes) -> table.Update:
+def if_waiting_write(row: Mapping[str, Any], changes: table.Attributes) -> table.Update:
     """The write of these attributes, on condition that the step is due as in `row` and no worker has claimed it."""
     # A worker that records a step changes `due_at`.
     condition = table.equals("due_at", row["due_at"]) & table.equals("lease", None)
@@ -185,7 +185,7 @@ def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = 
     One of them must update the claimed row. That ends the claim and resets the counts of lost workers and of wake-ups,
     unless `keep` is set. Raises ConditionFailed or Contended.
     """
-    table.write([_if_claimed(claim, write, keep=keep) for write in writes])
+    table.write([_claimed_write(claim, write, keep=keep) for write in writes])
 
 
 def release(claim: Claim[Any], changes: table.Attributes | None = None, *, failed: bool = False) -> None:
@@ -265,7 +265,7 @@ def _is_leased(row: Mapping[str, Any]) -> bool:
     return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE_MS)
 
 
-def _if_claimed(claim: Claim[Any], write: table.Write, *, keep: bool) -> table.Write:
+def _claimed_write(claim: Claim[Any], write: table.Write, *, keep: bool) -> table.Write:
     """`write`; if it updates the claimed row, on condition of the claim, which it ends unless `keep` is set."""
     if not isinstance(write, table.Update) or (write.pk, write.sk) != (claim.row["pk"], claim.row["sk"]):
         return write

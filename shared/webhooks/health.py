@@ -25,7 +25,7 @@ from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
     DisabledReason,
     EndpointSnapshot,
-    unchanged,
+    unchanged_check,
 )
 from shared.webhooks.queues import Arrival
 
@@ -95,7 +95,7 @@ def after_attempt(
     same_url = endpoint.doc["url"] == url
     change = _mark_or_disable(scope, endpoint, outcome, arrival) if same_url else Change(None)
     if not change.writes and status == DeliveryStatus.FAILED:
-        return Change(None, [unchanged(scope, endpoint)])
+        return Change(None, [unchanged_check(scope, endpoint)])
     return change
 
 
@@ -114,15 +114,15 @@ def _mark_or_disable(
         attributes["noticed"] = True if notice is HealthNotice.FAILING else None
     if not attributes:
         return Change(None)
-    write = set_attributes(scope, endpoint, **attributes)
+    write = attributes_write(scope, endpoint, **attributes)
     if attributes.keys() & {"failing_since", "noticed"}:
-        write = _if_as_read(write, endpoint)
+        write = _update_write(write, endpoint)
     if notice is None:
         return Change(None, [write])
     return Change(None, [write], after_commit=lambda: send_notice(scope, endpoint, notice))
 
 
-def _if_as_read(write: table.Update, endpoint: EndpointSnapshot) -> table.Update:
+def _update_write(write: table.Update, endpoint: EndpointSnapshot) -> table.Update:
     """The write, on condition that no concurrent attempt has changed whether the endpoint is failing.
 
     Therefore one attempt gives each notice, and `noticed` exists only together with `failing_since`.
@@ -161,7 +161,7 @@ def _disable(scope: Scope, endpoint: EndpointSnapshot, reason: DisabledReason) -
     return Change(None, change.writes, after_commit=lambda: send_notice(scope, endpoint, HealthNotice.DISABLED))
 
 
-def set_attributes(scope: Scope, endpoint: EndpointSnapshot, **attributes: table.Value | None) -> table.Update:
+def attributes_write(scope: Scope, endpoint: EndpointSnapshot, **attributes: table.Value | None) -> table.Update:
     """The write of an endpoint's health attributes, on condition that the endpoint has not changed since."""
     as_read = table.unchanged(endpoint.version)
     return table.Update(scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"], set=attributes, condition=as_read)

@@ -179,7 +179,7 @@ def _waiting(scope: Scope, conversation: Any) -> Iterator[table.Row]:
     for instant in _instants():
         handoff = {"reason": HandoffReason.PERSON_REQUESTED, "at": clock.iso(instant)}
         doc = {"id": ids.new(CONVERSATIONS.prefix, instant), "waiting": True, "handoff": handoff}
-        yield CONVERSATIONS.insert(scope, conversation | doc)[0].row
+        yield CONVERSATIONS.insert_writes(scope, conversation | doc)[0].row
 
 
 def _deliveries(scope: Scope, endpoint_id: str) -> Iterator[table.Row]:

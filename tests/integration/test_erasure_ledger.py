@@ -257,7 +257,7 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
     key = table.get("PROJECTS", f"{project.id:010d}")
     assert key is not None
     table.write(
-        opted_out_phones.restore(scope, opted_out_phones.hash_of(key["opt_out_key"], phones[1]), opted_out=True)
+        opted_out_phones.restore_writes(scope, opted_out_phones.hash_of(key["opt_out_key"], phones[1]), opted_out=True)
     )
     assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 1"]
     assert are_opted_out(stage, *phones) == [True, False, True]

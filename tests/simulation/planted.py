@@ -312,8 +312,8 @@ PLANTED = (
         "a call goes on after its customer was deleted",
         (
             "shared/calls/endings.py",
-            "        return end(scope, call, CUSTOMER_DELETED",
-            "        return [] and end(scope, call, CUSTOMER_DELETED",
+            "        return end_writes(scope, call, CUSTOMER_DELETED",
+            "        return [] and end_writes(scope, call, CUSTOMER_DELETED",
         ),
         "9.1/7.5/8.6",
         seed=19,
@@ -351,7 +351,7 @@ PLANTED = (
     ),
     Planted(
         "an erasure leaves the transcripts of calls",
-        ("shared/erasure/erasing.py", "    _execute(transcripts.delete(scope, id))\n", ""),
+        ("shared/erasure/erasing.py", "    _execute(transcripts.delete_write(scope, id))\n", ""),
         "erasure",
         seed=21,
     ),
@@ -700,7 +700,7 @@ PLANTED = (
         "an answer is lost that comes before the request is known to be sent",
         (
             "shared/calls/consent/consent_requests.py",
-            'tasks.save_step(claim, [started, consents.save_asker(consent, "")], keep=True)',
+            'tasks.save_step(claim, [started, consents.asker_write(consent, "")], keep=True)',
             "tasks.save_step(claim, [started], keep=True)",
         ),
         "7.9",

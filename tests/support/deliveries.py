@@ -63,7 +63,7 @@ def mark(stage: Stage, endpoint: str, **marks: int) -> None:
     scope = Scope(stage.call("GET", "/v1/ping").json["project_id"], False)
     id = endpoint.rpartition("/")[2]
     with privileges.running(None):
-        table.write([health.set_attributes(scope, endpoints.read(scope, [id])[id], **marks)])
+        table.write([health.attributes_write(scope, endpoints.read(scope, [id])[id], **marks)])
 
 
 def lose_worker(stage: Stage, delivery: Any) -> None:

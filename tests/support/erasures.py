@@ -114,7 +114,7 @@ def person(stage: Stage, time: Clock, scope: Scope, mark: str) -> Person:
     call(stage, time, found, channel="whatsapp")
     consent = consents.find(scope, found.phone)
     assert consent.doc["status"] is not None
-    table.write([consents.save_asker(consent, "message of WhatsApp")])
+    table.write([consents.asker_write(consent, "message of WhatsApp")])
     _converse(stage, time, found)
     stage.fan_out()
     stage.deliver()

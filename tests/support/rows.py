@@ -29,14 +29,14 @@ _TRANSACTION = 100  # writes a call; what TransactWriteItems takes
 def customer(scope: Scope, **given: Any) -> table.Row:
     """A customer made now."""
     body = CustomerCreate.model_construct(**{"phone": "+15005550006"} | given)
-    return customers.CUSTOMERS.insert(scope, customer_commands.create(scope, body).doc)[0].row
+    return customers.CUSTOMERS.insert_writes(scope, customer_commands.create(scope, body).doc)[0].row
 
 
 def appointment(scope: Scope, **given: Any) -> table.Row:
     """An appointment made now, of a customer that need not exist."""
     least = {"status": "pending", "appointment_at": clock.iso(clock.now()), "customer_id": "cust_" + "0" * 26}
     body = AppointmentCreate.model_construct(**least | given)
-    return APPOINTMENTS.insert(scope, appointment_commands.new(scope, body))[0].row
+    return APPOINTMENTS.insert_writes(scope, appointment_commands.new(scope, body))[0].row
 
 
 def alternating(scope: Scope, filters: int) -> tuple[Iterator[table.Row], str]:
@@ -60,7 +60,7 @@ def alternating(scope: Scope, filters: int) -> tuple[Iterator[table.Row], str]:
 def record(doc: Any, version: int = 1) -> AppointmentRecord:
     """An appointment as it would be read."""
     scope = Scope(1, doc["livemode"])
-    return APPOINTMENTS.record(APPOINTMENTS.insert(scope, doc)[0].row | {"v": version})
+    return APPOINTMENTS.record(APPOINTMENTS.insert_writes(scope, doc)[0].row | {"v": version})
 
 
 def event(scope: Scope, type: str, about: Mapping[str, Any]) -> table.Row:
@@ -82,7 +82,7 @@ def session(scope: Scope, **given: Any) -> table.Row:
         metadata=None,
     )
     session: Any = {**doc, **given}
-    return sessions.SESSIONS.insert(scope, session)[0].row
+    return sessions.SESSIONS.insert_writes(scope, session)[0].row
 
 
 def write(rows: Sequence[table.Row]) -> None:

@@ -56,7 +56,7 @@ def callee(stage: Stage, phone: str = CONFIRMS, scope: Scope | None = None, live
 
 def limit_calls(project_id: int, limits: Limits) -> None:
     """Set the limits of a project that has none yet."""
-    table.write([project_limits.update(project_id, limits, Limits())])
+    table.write([project_limits.limits_write(project_id, limits, Limits())])
 
 
 def place(stage: Stage, whom: Callee, key: str | None = None, **order: Any) -> Answer:

@@ -138,7 +138,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
         original, doc = dialogue.staged.record, dialogue.staged.doc
         assert concerned is original
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
-        assert APPOINTMENTS.replace(SCOPE, original, doc)[0].condition == table.unchanged(7)
+        assert APPOINTMENTS.replace_writes(SCOPE, original, doc)[0].condition == table.unchanged(7)
     else:
         assert dialogue.staged is None
     ending = SCRIPTED_CALLS[nn].ending

@@ -47,7 +47,7 @@ class Project:
         endpoint = endpoint_commands.new(
             self.scope, WebhookEndpointCreate(url="https://example.com/"), "whsec_" + "a" * 40
         )
-        insert, *_ = WEBHOOK_ENDPOINTS.insert(self.scope, endpoint, {"secret": b"ciphertext", "generation": 0})
+        insert, *_ = WEBHOOK_ENDPOINTS.insert_writes(self.scope, endpoint, {"secret": b"ciphertext", "generation": 0})
         return table.encode(insert.row)
 
 

@@ -47,13 +47,13 @@ def refusal(asked: IdempotencyKey, row: dict[str, object]) -> str:
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_saved_answer_is_replayed_byte_for_byte(sealed: bool) -> None:
-    row = idempotency.save_response(key(), SECRET if sealed else SAVED, "req_1").row
+    row = idempotency.record_write(key(), SECRET if sealed else SAVED, "req_1").row
 
     assert idempotency.read(key(), cast("IdempotencyRow", row)) == dataclasses.replace(SAVED, original_request="req_1")
 
 
 def test_the_row_of_a_sealed_answer_reveals_neither_the_answer_nor_the_keys() -> None:
-    row = idempotency.save_response(key("my-idempotency-key"), SECRET, "req_1").row
+    row = idempotency.record_write(key("my-idempotency-key"), SECRET, "req_1").row
     content = b"\n".join(value if isinstance(value, bytes) else str(value).encode() for value in row.values())
 
     for secret in ("whsec_", "c2VjcmV0", 'whk_1"', API_KEY, API_KEY[8:], "my-idempotency-key"):
@@ -61,7 +61,7 @@ def test_the_row_of_a_sealed_answer_reveals_neither_the_answer_nor_the_keys() ->
 
 
 def test_the_seal_is_aes_256_gcm_under_a_key_that_hkdf_makes_of_both_keys_and_the_salt() -> None:
-    row = idempotency.save_response(key("k"), SECRET, "req_1").row
+    row = idempotency.record_write(key("k"), SECRET, "req_1").row
     derived = HKDF(SHA256(), 32, row["salt"], b"saved response").derive(f"{API_KEY}\nk".encode())
 
     assert AESGCM(derived).decrypt(row["nonce"], row["sealed"], None) == BODY.encode()
@@ -70,21 +70,21 @@ def test_the_seal_is_aes_256_gcm_under_a_key_that_hkdf_makes_of_both_keys_and_th
 
 
 def test_no_two_seals_share_a_salt_or_a_nonce() -> None:
-    rows = [idempotency.save_response(key(), SECRET, "req_1").row for _ in range(50)]
+    rows = [idempotency.record_write(key(), SECRET, "req_1").row for _ in range(50)]
 
     for name in ("salt", "nonce", "sealed"):
         assert len({row[name] for row in rows}) == 50
 
 
 def test_a_sealed_answer_opens_for_the_api_key_that_asked_first_only() -> None:
-    row = idempotency.save_response(key(), SECRET, "req_1").row
+    row = idempotency.record_write(key(), SECRET, "req_1").row
 
     assert refusal(key(api_key=API_KEY[:-1] + "x"), row) == "idempotency_key_reused"
 
 
 @pytest.mark.parametrize("name", ["salt", "nonce", "sealed"])
 def test_a_seal_that_was_tampered_with_does_not_open(name: str) -> None:
-    row = idempotency.save_response(key(), SECRET, "req_1").row
+    row = idempotency.record_write(key(), SECRET, "req_1").row
     row[name] = bytes([row[name][0] ^ 1]) + row[name][1:]
 
     assert refusal(key(), row) == "idempotency_key_reused"
@@ -98,7 +98,7 @@ def test_a_seal_that_was_tampered_with_does_not_open(name: str) -> None:
 def test_another_method_path_or_body_is_another_request(
     method: str, path: str, body: dict[str, int], sealed: bool
 ) -> None:
-    row = idempotency.save_response(key(), SECRET if sealed else SAVED, "req_1").row
+    row = idempotency.record_write(key(), SECRET if sealed else SAVED, "req_1").row
     other = dataclasses.replace(key(), fingerprint=idempotency.fingerprint(method, path, body))
 
     assert refusal(other, row) == "idempotency_key_reused"
@@ -139,7 +139,7 @@ def test_no_header_is_no_key() -> None:
 
 
 def test_a_record_counts_for_24_hours_and_gives_way_after_them() -> None:
-    put = idempotency.save_response(key(), SAVED, "req_1")
+    put = idempotency.record_write(key(), SAVED, "req_1")
 
     assert put.row["expires_at"] == NOW + 24 * 3600
     assert put.condition == table.ABSENT | table.at_most("expires_at", NOW)

@@ -41,7 +41,7 @@ def test_words_are_compared_without_case_accents_and_apostrophes(text: str, foun
 @pytest.mark.parametrize("name", ["\ufdfa" * 200, "🙂" * 200, "\U0001d504" * 200, " ".join(["ⷠ𐐀" * 10] * 10), "ﷺ " * 99])
 def test_keys_and_transactions_have_room_for_every_name(name: str) -> None:
     found_by = search.found_by(name, "+123456789012345")
-    writes = search.changes(SCOPE, CUSTOMERS.kind, f"cust_{'0' * 26}", None, found_by)
+    writes = search.change_writes(SCOPE, CUSTOMERS.kind, f"cust_{'0' * 26}", None, found_by)
     assert len(writes) <= search.MOST_WORDS + 1
     for write in writes:
         assert isinstance(write, table.Put)
@@ -51,18 +51,18 @@ def test_keys_and_transactions_have_room_for_every_name(name: str) -> None:
 
 def test_a_change_writes_only_the_rows_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     appointment = sample(SCOPE)
-    put, *search_rows = APPOINTMENTS.insert(SCOPE, appointment)
+    put, *search_rows = APPOINTMENTS.insert_writes(SCOPE, appointment)
     assert put.row["found_by"] == "test appointment"
     assert [type(write) for write in search_rows] == [table.Put, table.Put]
     record = APPOINTMENTS.record(put.row)
-    update, *search_rows = APPOINTMENTS.replace(SCOPE, record, {**appointment, "notes": "Ring twice"})
+    update, *search_rows = APPOINTMENTS.replace_writes(SCOPE, record, {**appointment, "notes": "Ring twice"})
     assert "found_by" not in update.set
     assert search_rows == []
     # Not either where the stage has no search rows any more: a call changes the appointment, and may not delete rows.
     monkeypatch.setenv("SEARCH", "0")
-    update, *search_rows = APPOINTMENTS.replace(SCOPE, record, {**appointment, "notes": "Ring twice"})
+    update, *search_rows = APPOINTMENTS.replace_writes(SCOPE, record, {**appointment, "notes": "Ring twice"})
     assert "found_by" not in update.set
     assert search_rows == []
-    update, *search_rows = APPOINTMENTS.replace(SCOPE, record, {**appointment, "title": None})
+    update, *search_rows = APPOINTMENTS.replace_writes(SCOPE, record, {**appointment, "title": None})
     assert update.set["found_by"] is None
     assert [type(write) for write in search_rows] == [table.Delete, table.Delete]

@@ -16,24 +16,40 @@ from shared.store import transactions
 ROOT = Path(__file__).parents[2]
 BUILDS = re.compile(r"\b(?:Put|Update|Delete|Check|Writes?|Change)\b")
 """What the return type of such a function mentions."""
+_ONE = r"(?:table\.)?(?:Put|Update|Delete|Check|Write)"
+ONLY_WRITES = re.compile(rf"{_ONE}|(?:list|Sequence)\[{_ONE}\]|Writes\[{_ONE}\]")
+"""The return type of a function that returns nothing else."""
 
 
 def test_what_a_function_has_to_write_is_not_dropped() -> None:
-    paths = (path for folder in ("functions", "shared", "infra/manage") for path in (ROOT / folder).rglob("*.py"))
-    assert not [f"{path}:{line}" for path in paths for line in dropped(path.read_text(encoding="utf-8"))]
+    assert not [f"{path}:{line}" for path in modules() for line in dropped(path.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "from shared.calls import transcripts\ntranscripts.delete(scope, id)",
-        "from shared.calls.sessions import SESSIONS\nSESSIONS.erase(scope, row)",
+        "from shared.calls import transcripts\ntranscripts.delete_write(scope, id)",
+        "from shared.calls.sessions import SESSIONS\nSESSIONS.erasure_writes(scope, row)",
         "def row() -> table.Put: ...\nrow()",
         "def run():\n    from shared.calls.commands import request_call as call\n    call(scope, id, options)",
     ],
 )
 def test_dropped_writes_are_found(text: str) -> None:
     assert [*dropped(text)] == [text.count("\n") + 1]
+
+
+def test_the_name_of_a_function_says_whether_it_returns_writes() -> None:
+    # An entry is one of the audit trail; `once` is the record of a form.
+    named = {"write", "writes", "check", "checks", "entry", "once"}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.returns and ONLY_WRITES.fullmatch(ast.unparse(node.returns)):
+                assert {*node.name.split("_")} & named, f"{path}:{node.lineno}: {node.name}"
+
+
+def modules() -> Iterator[Path]:
+    for folder in ("functions", "shared", "infra/manage"):
+        yield from (ROOT / folder).rglob("*.py")
 
 
 def dropped(text: str) -> Iterator[int]:

@@ -130,7 +130,7 @@ def close(
     changes: SessionChanges = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
-    writes: list[table.Write] = [consents.save(consent, doc, {**tasks.NO_WORK, "task_token": None})]
+    writes: list[table.Write] = [consents.document_write(consent, doc, {**tasks.NO_WORK, "task_token": None})]
     to_wake: list[wake_ups.WakeUp] = []
     settings = agent_settings.read(scope).settings
     for session_id in consent.doc["sessions"]:
@@ -141,10 +141,10 @@ def close(
             dial_at = dialing.next_dial_time(settings, session.doc["not_before"])
             due = dialing.schedule(scope, session_id, dial_at, delay_s=0)
             dialed: SessionChanges = {**changes, "dial_at": clock.iso(dial_at)}
-            writes.append(sessions.save_changes(scope, session, dialed, due.attributes))
+            writes.append(sessions.change_write(scope, session, dialed, due.attributes))
             to_wake += due.wake_ups
         else:
-            writes += endings.end(scope, session, ending, changes)
+            writes += endings.end_writes(scope, session, ending, changes)
     if claim is None:
         table.write(writes)
     else:
@@ -189,7 +189,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
         if consent is None or not consent.is_pending:
             _resume_machine(task_token)
         else:
-            table.write([consents.save(consent, consent.doc, {"task_token": task_token})])
+            table.write([consents.document_write(consent, consent.doc, {"task_token": task_token})])
 
     transactions.retry_on_conflict(attempt)
 
@@ -198,7 +198,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
     if not consent.is_pending:
-        tasks.save_step(claim, [consents.save(consent, consent.doc, tasks.NO_WORK)])
+        tasks.save_step(claim, [consents.document_write(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.with_answer(consent, ConsentStatus.EXPIRED, now)
         close(consent, doc, CONSENT_EXPIRED, claim=claim)
@@ -208,18 +208,20 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
         doc = consents.with_answer(consent, consent.simulated_answer, now)
         close(consent, doc, ENDINGS[consent.simulated_answer], claim=claim)
     else:
-        tasks.save_step(claim, [consents.save(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))])
+        tasks.save_step(
+            claim, [consents.document_write(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))]
+        )
 
 
 def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     """Send the request, and write what came of it. If it cannot be sent, the calls that wait fail."""
     if consent.scope.is_simulated:
-        tasks.save_step(claim, [_mark_sent(consent)])
+        tasks.save_step(claim, [_sent_write(consent)])
         return
     tries = consent.ask_tries + 1
-    started = consents.save(consent, consent.doc, {"ask_tries": tries})
+    started = consents.document_write(consent, consent.doc, {"ask_tries": tries})
     # The answer may arrive before this worker records that the request was sent.
-    tasks.save_step(claim, [started, consents.save_asker(consent, "")], keep=True)
+    tasks.save_step(claim, [started, consents.asker_write(consent, "")], keep=True)
     consent = consents.after_write(consent, started)
     result = _send(consent)
     transactions.retry_on_conflict(lambda: _save_result(claim, consent, result))
@@ -254,10 +256,10 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: SendR
         return
     match result:
         case Sent(message_id):
-            tasks.save_step(claim, [_mark_sent(present), consents.save_asker(present, message_id)])
+            tasks.save_step(claim, [_sent_write(present), consents.asker_write(present, message_id)])
         case NoResponse():
             again = tasks.due_attributes(present.key, now + ASK_AGAIN_MS)
-            tasks.save_step(claim, [consents.save(present, present.doc, again)])
+            tasks.save_step(claim, [consents.document_write(present, present.doc, again)])
         case Permitted(at):
             doc = consents.with_answer(present, ConsentStatus.GRANTED, at, at + PERMISSION_LASTS_MS)
             close(present, doc, None, claim=claim)
@@ -266,10 +268,10 @@ def _save_result(claim: tasks.Claim[ConsentRow], consent: Consent, result: SendR
             close(present, doc, PROVIDER_ERROR, summary=summary, claim=claim)
 
 
-def _mark_sent(consent: Consent) -> table.Update:
+def _sent_write(consent: Consent) -> table.Update:
     """The write that records that the request was sent."""
     attributes = {**tasks.due_attributes(consent.key, consent.due_at), "asked_request": consent.request}
-    return consents.save(consent, consent.doc, attributes)
+    return consents.document_write(consent, consent.doc, attributes)
 
 
 def _after_giving_up(consent: Consent, *, sent: bool) -> ConsentDocument:

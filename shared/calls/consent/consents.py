@@ -276,7 +276,7 @@ def is_outdated(consent: Consent, status: ConsentStatus, at: clock.Instant) -> b
     return at <= clock.parse(since)
 
 
-def save(consent: Consent, doc: ConsentDocument, internal: table.Attributes | None = None) -> table.Update:
+def document_write(consent: Consent, doc: ConsentDocument, internal: table.Attributes | None = None) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
 
     `internal` attributes are set, or removed if they are None. They include those of the
@@ -297,7 +297,7 @@ def after_write(consent: Consent, write: table.Update) -> Consent:
     return of_row(consent.scope, {name: value for name, value in row.items() if value is not None})
 
 
-def check_unchanged(consent: Consent) -> table.Check:
+def unchanged_check(consent: Consent) -> table.Check:
     """The condition that the consent did not change since it was read."""
     return table.Check(consent.key, "consent", table.unchanged(consent.version))
 
@@ -315,7 +315,7 @@ def askers_pk(phone: str) -> str:
     return f"ASKED#{hashlib.sha256(phone.encode()).hexdigest()[:32]}"
 
 
-def save_asker(consent: Consent, message_id: str) -> table.Put:
+def asker_write(consent: Consent, message_id: str) -> table.Put:
     """The write that records which project asked a phone, so that a reply finds it."""
     row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
     expires_at = table.expiry(clock.now() + ASKER_KEPT_MS)

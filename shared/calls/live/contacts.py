@@ -52,7 +52,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
         row = SESSIONS.row(scope, session_id)
         call = None if row is None else SESSIONS.record(row)
         if call is not None and sessions.is_starting(call):
-            table.write(save_accepted_call(scope, call, contact_id, clock.now()))
+            table.write(accepted_writes(scope, call, contact_id, clock.now()))
             return True
         if call is None or (call.doc["call_status"] in ENDED and call.row.get("contact_id") != contact_id):
             logger().warning("contact of an ended call stopped", extra={"session_id": session_id})
@@ -62,7 +62,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
     return (scope, session_id) if transactions.retry_on_conflict(attempt) else None
 
 
-def delete(contact_id: str) -> table.Delete:
+def delete_write(contact_id: str) -> table.Delete:
     """The write after which events of the contact are ignored."""
     return table.Delete(_pk(contact_id), "contact", table.ALWAYS)
 
@@ -127,14 +127,14 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
     present = transcripts.find(scope, session_id)
     source = transcripts.REDACTED if redacted else transcripts.RAW
     if present is None:
-        table.write([transcripts.write(scope, session_id, lines, source=source)])
+        table.write([transcripts.transcript_write(scope, session_id, lines, source=source)])
     elif redacted and present.get("source") == transcripts.RAW:
-        table.write([transcripts.write(scope, session_id, lines, present["v"], source=source)])
+        table.write([transcripts.transcript_write(scope, session_id, lines, present["v"], source=source)])
     else:
         logger().info("transcript exists", extra={"session_id": session_id})
 
 
-def save_accepted_call(scope: Scope, call: SessionRecord, contact_id: str, due_at: clock.Instant) -> list[table.Write]:
+def accepted_writes(scope: Scope, call: SessionRecord, contact_id: str, due_at: clock.Instant) -> list[table.Write]:
     """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
     session = call.doc
     dialed_at = max(call.row["started_at"], clock.parse(session["created_at"]))
@@ -144,10 +144,10 @@ def save_accepted_call(scope: Scope, call: SessionRecord, contact_id: str, due_a
         "dial_at": None,
     }
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
-    return [sessions.save_changes(scope, call, changes, attributes), _link(scope, session, contact_id)]
+    return [sessions.change_write(scope, call, changes, attributes), _link_write(scope, session, contact_id)]
 
 
-def _link(scope: Scope, session: Session, contact_id: str) -> table.Put:
+def _link_write(scope: Scope, session: Session, contact_id: str) -> table.Put:
     """The write by which events of the contact find its session."""
     row: table.Row = {"pk": _pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
     owner = {"project_id": scope.project_id, "livemode": scope.livemode}

@@ -68,41 +68,41 @@ def run_step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     record = SESSIONS.record(claim.row)
     if sessions.is_starting(record):
         if clock.now() - record.row["started_at"] >= START_WITHIN_MS:
-            tasks.save_step(claim, _end_with_progress(scope, record, PROVIDER_TIMEOUT, None, clock.now()))
+            tasks.save_step(claim, _end_writes(scope, record, PROVIDER_TIMEOUT, None, clock.now()))
         else:
             _call_carrier(scope, claim, record, first=False)
     elif record.doc["call_status"] == SessionCallStatus.QUEUED:
         _start(scope, claim, record)
     elif record.doc["call_status"] == SessionCallStatus.DIALING:
-        tasks.save_step(claim, _poll(scope, record, record.row["contact_id"]))
+        tasks.save_step(claim, _poll_writes(scope, record, record.row["contact_id"]))
     else:
-        tasks.save_step(claim, [_update_files(scope, record)])
+        tasks.save_step(claim, [_files_write(scope, record)])
 
 
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Start a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.save_step(claim, endings.end(scope, record, CUSTOMER_DELETED))
+        tasks.save_step(claim, endings.end_writes(scope, record, CUSTOMER_DELETED))
         return
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not settings.dials_whatsapp_by_phone()
     waited_ms = clock.now() - dialing.waits_for_capacity_since(record)
     writes: Sequence[table.Write]
     match dialing.clearance(scope, record):
         case Denied(ending, changes):
-            writes = endings.end(scope, record, ending, changes)
+            writes = endings.end_writes(scope, record, ending, changes)
         case PutOff(outside_hours=True) as later:
-            writes = [dialing.put_off(scope, record, later)]
+            writes = [dialing.put_off_write(scope, record, later)]
         case _ if needs_bridge:
             logger().error(
                 "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
                 extra={"session_id": record.doc["id"]},
             )
             summary: SessionChanges = {"summary": NO_MEDIA_BRIDGE}
-            writes = endings.end(scope, record, PROVIDER_ERROR, summary)
+            writes = endings.end_writes(scope, record, PROVIDER_ERROR, summary)
         case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = endings.end(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG})
+            writes = endings.end_writes(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG})
         case PutOff() as later:
-            writes = [dialing.put_off(scope, record, later)]
+            writes = [dialing.put_off_write(scope, record, later)]
         case Clearance() as clear:
             _start_if_admitted(scope, claim, record, clear)
             return
@@ -113,7 +113,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
     session_id = record.doc["id"]
     admission = capacity.admit(scope, session_id)
     if isinstance(admission, capacity.Wait):
-        tasks.save_step(claim, [dialing.wait_for_capacity(scope, record, admission.until), *admission.writes])
+        tasks.save_step(claim, [dialing.wait_write(scope, record, admission.until), *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
@@ -124,7 +124,7 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
         "opening": briefing.first_words(recorded=settings.records_calls()),
         "stage": briefing.callee.first_stage,
     }
-    starts = sessions.save_changes(scope, record, {"to": clear.to}, attributes)
+    starts = sessions.change_write(scope, record, {"to": clear.to}, attributes)
     tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _call_carrier(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
@@ -139,28 +139,28 @@ def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionR
         contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
     except Busy as busy:
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
-        tasks.save_step(claim, _try_again(scope, record, none_placed=first and isinstance(busy, NoCapacity)))
+        tasks.save_step(claim, _try_again_writes(scope, record, none_placed=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.save_step(claim, endings.end(scope, record, refused.ending))
+        tasks.save_step(claim, endings.end_writes(scope, record, refused.ending))
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
-        end = endings.end(scope, record, PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
+        end = endings.end_writes(scope, record, PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
         tasks.save_step(claim, end)
     else:
-        tasks.save_step(claim, contacts.save_accepted_call(scope, record, contact_id, clock.now() + POLL_MS))
+        tasks.save_step(claim, contacts.accepted_writes(scope, record, contact_id, clock.now() + POLL_MS))
 
 
-def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> list[table.Write]:
+def _try_again_writes(scope: Scope, record: SessionRecord, *, none_placed: bool) -> list[table.Write]:
     """The writes after a busy carrier's answer. If it `none_placed`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not none_placed:
-        return [sessions.save_changes(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
+        return [sessions.change_write(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.back_off(scope, session_id)
     undo = {"started_at": None, "opening": None, "stage": None}
-    return [dialing.wait_for_capacity(scope, record, waits.until, undo), project_limits.undo(scope), *waits.writes]
+    return [dialing.wait_write(scope, record, waits.until, undo), project_limits.undo_write(scope), *waits.writes]
 
 
-def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:
+def _poll_writes(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:
     """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
     age_ms, patience_ms = _ms_since_dialed(session), LOST_AFTER_MS
@@ -171,17 +171,17 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[tabl
         logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
         state, patience_ms = None, LONGEST_MS + LOST_AFTER_MS
     if state is None and age_ms >= patience_ms:
-        return _end_with_progress(scope, record, PROVIDER_TIMEOUT, None, now)
+        return _end_writes(scope, record, PROVIDER_TIMEOUT, None, now)
     if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
         adapters.carrier().stop(contact_id)
-        return _end_with_progress(scope, record, OPTED_OUT, None, now)
+        return _end_writes(scope, record, OPTED_OUT, None, now)
     if state is not None:
         answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
         if state.ending is not None:
-            return _end_with_progress(scope, record, state.ending, answered_at, state.ended_at)
+            return _end_writes(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
             changes: SessionChanges = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
-            return [sessions.save_changes(scope, record, changes, due)]
+            return [sessions.change_write(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = table.unchanged(record.version)
     return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition=unchanged)]
@@ -199,7 +199,7 @@ def _describe(contact_id: str, age_ms: int) -> ContactState | None:
     return ContactState(state.answered_at, clock.now(), too_long)
 
 
-def _end_with_progress(
+def _end_writes(
     scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: clock.Instant | None
 ) -> Sequence[table.Write]:
     """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
@@ -215,27 +215,27 @@ def _end_with_progress(
         ending = dataclasses.replace(ending, answered_by=ending.answered_by or "human")
     if progress.outcome is None and record.row.get("opted_out"):
         changes["outcome"] = CallOutcome.OPTED_OUT
-    return endings.end(scope, record, progress.ending(ending), changes, due_at=clock.now(), at=at)
+    return endings.end_writes(scope, record, progress.ending(ending), changes, due_at=clock.now(), at=at)
 
 
-def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
+def _files_write(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        return sessions.save_changes(scope, record, {}, tasks.NO_WORK)
+        return sessions.change_write(scope, record, {}, tasks.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
     until = clock.parse(session["ended_at"]) + FILES_GIVEN_UP_AFTER_MS
     transcript = _next_status(session["transcript_status"], until, lambda: _transcript_exists(scope, session))
     if transcript != session["transcript_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return sessions.save_changes(scope, record, {"transcript_status": transcript}, due)
+        return sessions.change_write(scope, record, {"transcript_status": transcript}, due)
     recording = _next_status(session["recording_status"], until, lambda: "recording_key" in record.row)
     if recording != session["recording_status"]:
         due = tasks.due_attributes(session["id"], now)
-        return sessions.save_changes(scope, record, {"recording_status": recording}, due)
+        return sessions.change_write(scope, record, {"recording_status": recording}, due)
     if FileStatus.PROCESSING not in (transcript, recording):
-        return sessions.save_changes(scope, record, {}, tasks.NO_WORK)
-    return sessions.save_changes(scope, record, {}, tasks.due_attributes(session["id"], until))
+        return sessions.change_write(scope, record, {}, tasks.NO_WORK)
+    return sessions.change_write(scope, record, {}, tasks.due_attributes(session["id"], until))
 
 
 def _next_status(status: FileStatus, until: clock.Instant, exists: Callable[[], bool]) -> FileStatus:

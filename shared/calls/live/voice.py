@@ -88,7 +88,7 @@ def _silence(scope: Scope, session: SessionRecord) -> _Turn:
         words, most = WAITING, WAITING_SILENCES
     ends = silences >= most
     response = SpokenReply(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
-    return _Turn(response, [sessions.save_changes(scope, session, {}, {"silences": silences})])
+    return _Turn(response, [sessions.change_write(scope, session, {}, {"silences": silences})])
 
 
 def _farewell(scope: Scope, text: str) -> str:
@@ -100,8 +100,8 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     lines = transcripts.lines(transcript) if transcript else _opening(session)
     if not session.row.get("talked") and voicemail.is_greeting(text):
         response = SpokenReply(WORDS_TO_MACHINE, ends_call=True)
-        machine = sessions.save_changes(scope, session, {}, {"voicemail": True})
-        return _Turn(response, [machine, _write_transcript(scope, session, transcript, lines, text, response)])
+        machine = sessions.change_write(scope, session, {}, {"voicemail": True})
+        return _Turn(response, [machine, _transcript_write(scope, session, transcript, lines, text, response)])
     briefing, before = dialogue.brief(scope, session), Progress.of(session.row)
     said = [*((line["role"], line["content"]) for line in lines), ("customer", text)]
     try:
@@ -115,11 +115,11 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     if progress.opted_out:
         opt_outs.opt_out_now(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
     writes = _writes(scope, session, result, progress)
-    writes.append(_write_transcript(scope, session, transcript, lines, text, response))
+    writes.append(_transcript_write(scope, session, transcript, lines, text, response))
     return _Turn(response, writes, result.actions)
 
 
-def _write_transcript(
+def _transcript_write(
     scope: Scope,
     session: SessionRecord,
     transcript: table.Row | None,
@@ -129,13 +129,13 @@ def _write_transcript(
 ) -> table.Write:
     """The write of the transcript with the lines of this turn."""
     lines = [*before, *_lines(session, before, text, said.text)]
-    return transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
+    return transcripts.transcript_write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
 
 
 def _writes(scope: Scope, session: SessionRecord, result: TurnResult, progress: Progress) -> list[table.Write]:
     """The writes of a turn: the change of the appointment, and the session's new state."""
     internal: dict[str, table.Value | None] = {**progress.attributes, "talked": True, "silences": None}
-    writes: list[table.Write] = [sessions.save_changes(scope, session, {}, internal)]
+    writes: list[table.Write] = [sessions.change_write(scope, session, {}, internal)]
     if result.staged is not None:
         writes += result.staged.writes(scope)
     return writes

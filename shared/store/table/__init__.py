@@ -46,6 +46,6 @@ from shared.store.table.writes import Put as Put
 from shared.store.table.writes import Refusal as Refusal
 from shared.store.table.writes import Update as Update
 from shared.store.table.writes import Write as Write
-from shared.store.table.writes import versioned as versioned
+from shared.store.table.writes import versioned_write as versioned_write
 from shared.store.table.writes import write as write
 from shared.store.table.writes import write_and_get as write_and_get

@@ -87,7 +87,7 @@ class Check:
     refusal: Refusal | None = None
 
 
-def versioned(row: Row, version: int) -> Put:
+def versioned_write(row: Row, version: int) -> Put:
     """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version.
 
     The row loses the writers of its earlier versions.

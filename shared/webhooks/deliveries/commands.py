@@ -78,7 +78,7 @@ def plan_retry(
         condition=table.equals("retries", retries) if retries else table.PRESENT & table.equals("retries", None),
     )
     unlist = [table.Update(row["pk"], row["sk"], set={**deliveries.UNLISTED, **_cause(row)}) for row in listed]
-    return new, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged(scope, endpoint)]
+    return new, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged_check(scope, endpoint)]
 
 
 def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
@@ -97,7 +97,7 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
     sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
     due = tasks.due_attributes(delivery_id, now, DELIVERY_GRACE_S)
     changes = {**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None, **_cause(row)}
-    return _change(row, sent, [tasks.update_if_waiting(row, changes)])
+    return _change(row, sent, [tasks.if_waiting_write(row, changes)])
 
 
 def test(scope: Scope, endpoint_id: str) -> Change[Delivery]:
@@ -121,7 +121,11 @@ def send_sample(
     now = clock.now()
     event = events.build(scope, ids.new(EVENTS.prefix, now), type, now, after, before)
     new = deliveries.new_row(event, endpoint, trigger=DeliveryTrigger.TEST)
-    writes: list[table.Write] = [table.Put(event.row()), table.Put(dict(new)), endpoints.unchanged(scope, endpoint)]
+    writes: list[table.Write] = [
+        table.Put(event.row()),
+        table.Put(dict(new)),
+        endpoints.unchanged_check(scope, endpoint),
+    ]
     return _change(new, json.loads(new["doc"]), writes)
 
 
@@ -142,7 +146,7 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: EndpointSnapshot | None) -> De
             return latest
         canceled = fields.to_json(deliveries.cancel_with_endpoint(latest, endpoint))
         changes = {**tasks.NO_WORK, "doc": canceled, **deliveries.UNLISTED}
-        return cast("DeliveryRow", table.write_and_get(tasks.update_if_waiting(latest, changes)))
+        return cast("DeliveryRow", table.write_and_get(tasks.if_waiting_write(latest, changes)))
 
     def read() -> DeliveryRow:
         return cast("DeliveryRow", table.get(row["pk"], row["sk"])) or row

@@ -46,7 +46,7 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
         condition=table.equals("n", None) | table.below("n", LIMIT),
         refusal=table.Refusal(lambda _: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT)),
     )
-    inserts = WEBHOOK_ENDPOINTS.insert(scope, endpoint, {"secret": ciphertext, "generation": generation})
+    inserts = WEBHOOK_ENDPOINTS.insert_writes(scope, endpoint, {"secret": ciphertext, "generation": generation})
     return Change({**endpoint, "secret": secret}, [*inserts, count])
 
 
@@ -73,7 +73,7 @@ def update(scope: Scope, record: WebhookEndpointRecord, patch: WebhookEndpointPa
     if changes.get("enabled", before["enabled"]) != before["enabled"]:
         changes |= _state(None if changes["enabled"] else DisabledReason.MANUAL)
     endpoint = apply_changes(before, changes)
-    return Change(endpoint, [] if endpoint is before else _replace(scope, record, endpoint))
+    return Change(endpoint, [] if endpoint is before else _replace_writes(scope, record, endpoint))
 
 
 def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason) -> Change[WebhookEndpoint]:
@@ -82,7 +82,7 @@ def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason)
         return Change(record.doc)
     disabled: WebhookEndpoint = {**record.doc, **_state(reason)}
     endpoint = revise(record.doc, disabled)
-    return Change(endpoint, _replace(scope, record, endpoint))
+    return Change(endpoint, _replace_writes(scope, record, endpoint))
 
 
 def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[WebhookEndpointWithSecret]:
@@ -102,7 +102,7 @@ def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[Webh
         "secret": signing.encrypt(endpoint["id"], secret),
         "previous_secret": record.row["secret"] if valid_s else None,
     }
-    return Change({**endpoint, "secret": secret}, _replace(scope, record, endpoint, ciphertexts))
+    return Change({**endpoint, "secret": secret}, _replace_writes(scope, record, endpoint, ciphertexts))
 
 
 def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhookEndpoint]:
@@ -114,7 +114,7 @@ def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhook
     kept = {"secret": b"-", "expires_at": table.expiry(now + _TOMBSTONE_MS), **_next_generation(record.row, now)}
     count = table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, add={"n": -1})
     deleted: DeletedWebhookEndpoint = {"id": doc["id"], "object": "webhook_endpoint", "deleted": True}
-    return Change(deleted, [*WEBHOOK_ENDPOINTS.move_to_deleted(scope, record, doc, kept), count])
+    return Change(deleted, [*WEBHOOK_ENDPOINTS.deletion_writes(scope, record, doc, kept), count])
 
 
 class _State(TypedDict):
@@ -129,7 +129,7 @@ def _state(reason: DisabledReason | None) -> _State:
     return {"enabled": reason is None, "disabled_at": disabled_at, "disabled_reason": reason}
 
 
-def _replace(
+def _replace_writes(
     scope: Scope,
     record: WebhookEndpointRecord,
     endpoint: WebhookEndpoint,
@@ -142,7 +142,7 @@ def _replace(
         internal |= _next_generation(record.row, clock.parse(endpoint["disabled_at"]))
     if (endpoint["enabled"] and not before["enabled"]) or endpoint["url"] != before["url"]:
         internal |= dict.fromkeys(HEALTH)
-    return WEBHOOK_ENDPOINTS.replace(scope, record, endpoint, internal)
+    return WEBHOOK_ENDPOINTS.replace_writes(scope, record, endpoint, internal)
 
 
 def _next_generation(row: WebhookEndpointRow, now: clock.Instant) -> dict[str, table.Value]:

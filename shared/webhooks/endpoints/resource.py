@@ -275,7 +275,7 @@ def snapshot(row: Mapping[str, Any]) -> EndpointSnapshot:
     )
 
 
-def unchanged(scope: Scope, endpoint: EndpointSnapshot) -> table.Check:
+def unchanged_check(scope: Scope, endpoint: EndpointSnapshot) -> table.Check:
     """The check that the endpoint has not changed since it was read."""
     pk = scope.pk(WEBHOOK_ENDPOINTS.kind)
     return table.Check(pk, endpoint.doc["id"], table.unchanged(endpoint.version))

@@ -337,7 +337,7 @@ def test_a_line_on_other_pages_says_that_an_endpoint_is_failing(
     assert said not in browser.get(page).text
     scope, id = Scope(whole.story.project.id, False), whole.ids["webhook_endpoints"]
     with as_test():
-        failing = health.set_attributes(scope, endpoints.read(scope, [id])[id], failing_since=1, noticed=True)
+        failing = health.attributes_write(scope, endpoints.read(scope, [id])[id], failing_since=1, noticed=True)
         table.write([failing])
     assert said in browser.get(page).text
     assert said not in browser.get(f"{whole.story.path}/attention").text, "the page shows it itself"
