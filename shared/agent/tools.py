@@ -194,11 +194,11 @@ class Tools:
 
     @tool(
         "Have the customer called by phone, now, when they ask for it.",
-        when=lambda turn_input: turn_input.can_call,
+        when=lambda turn_input: turn_input.can_request_call,
     )
     def request_call(self) -> ToolResult:
         """Request a phone call to the customer now."""
-        if not self.turn_input.can_call:
+        if not self.turn_input.can_request_call:
             return ToolResult(False, "This customer cannot be called; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal

@@ -119,9 +119,14 @@ class TurnInput:
     customer_id: str | None = None
     """The customer, deleted or not. None if a conversation has none."""
     can_call: bool = False
-    """In a conversation: whether the customer can be called by phone if they ask for it."""
+    """Whether the customer can be called by phone."""
     call: CallContext | None = None
     """None if this is a turn of a conversation."""
+
+    @property
+    def can_request_call(self) -> bool:
+        """Whether the customer can be called by phone because they ask for it: not in a call."""
+        return self.can_call and self.call is None
 
     @property
     def calls_at(self) -> clock.Instant | None:

@@ -129,9 +129,10 @@ class Request(Generic[B]):
     def replay_or_raise(self, error: ApiError) -> Response[Any]:
         """The saved response of the Idempotency-Key, if it has one (promises 4).
 
-        Otherwise raises `error`, after saving it if it is a 409 that is not transient.
+        Otherwise raises `error`, after saving it if it is a 409 that is not transient. If this request has written, the
+        saved response is its own, which has no body yet, and `error` is why.
         """
-        if self.key is None or error.status >= 500:
+        if self.key is None or error.status >= 500 or self.context.may_have_written:
             raise error
         if error.status == 409 and error.code not in NEVER_SAVED:
             try:

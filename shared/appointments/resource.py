@@ -118,7 +118,7 @@ class AppointmentRow(ResourceRow):
     latest_until: NotRequired[clock.Instant]
     """Until when `latest_at` counts: an hour after the appointment was last moved."""
     calls: NotRequired[int]
-    """How many calls about it were requested (`call_count`). `call_customer` in `shared/calls/commands.py` counts."""
+    """How many calls about it were requested (`call_count`). `request_call` in `shared/calls/commands.py` counts."""
 
 
 APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(

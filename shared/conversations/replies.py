@@ -153,7 +153,7 @@ def _turn_reply(turn: ClaimedTurn, conversation: ConversationRecord, *, may_call
         customer_id=customer_id,
         can_call=may_call and customer is not None and call_commands.can_be_called(customer),
     )
-    # An opt-out holds whatever else is the case; whom nobody knows, waits for a person already.
+    # An opt-out holds whatever else is the case. Of an unknown customer, it only hands over, which it may have been.
     to_opt_out = None if customer_id is None and agent_holds(conversation) else opt_out_messages.reply(turn_input)
     if to_opt_out is not None:
         reply = TurnReply(to_opt_out.content, to_opt_out.result)

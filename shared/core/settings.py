@@ -5,7 +5,7 @@ docstring names another, `Function.environment` in `infra/topology.py` sets the 
 (`infra.manage`) set those that they need.
 
 AWS's own variables are the exception. `shared/aws/client.py` and `shared/aws/credentials.py` read credentials, region,
-endpoints and certificates by the names that all of AWS's SDKs use.
+endpoints and certificates by the names that all of AWS's SDKs use, and whether they run in Lambda.
 """
 
 from __future__ import annotations

@@ -152,8 +152,8 @@ def create(
 def rotate(project_id: int, key_id: str, valid_ms: int, valid_until: clock.Instant | None = None) -> Change[NewKey]:
     """Create a key in place of another one, which then expires within `valid_ms` milliseconds.
 
-    The new key has the label, mode and rights of the other one. Raises LookupError for an unknown key,
-    `invalid_status_transition` if it is not valid any more.
+    The new key expires at `valid_until`, None if it does not. It has the label, mode and rights of the other one.
+    Raises LookupError for an unknown key, `invalid_status_transition` if it is not valid any more.
     """
     row = _find(project_id, key_id)
     old, ends_at = _of_row(row), clock.now() + valid_ms

@@ -1,10 +1,9 @@
 """Pages: how the rows of a page are read (promises 3, "Lists").
 
 A list without filters reads the base table, so it includes every write; with a range of its time field it reads the
-index of that time. Each filter reads a keys-only index; several
-filters are intersected on the index entries before any row is read. The cost of a page therefore does not depend on the
-size of the table, but on how many rows share the value of the most selective filter. A filtered list may lag by about
-a second.
+index of that time. Each filter reads a keys-only index; several filters are intersected on the index entries before any
+row is read. The cost of a page therefore does not depend on the size of the table, but on how many rows share the value
+of the most selective filter. A filtered list may lag by about a second.
 
 A page ends before 4 MB. A page with at least one row also ends after 1,000 rows or entries were read. A page
 without a row continues until the request's 15 seconds have passed.

@@ -16,7 +16,7 @@ lists in creation order.
 | transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
 | consent of a phone         | `P#..#consent#{hash of phone}`         | `consent`        | due |
 | conversation               | `P#..#conversation`                    | `conv_...`       | f1-f4, t0 |
-| message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
+| message                    | `P#..#conversation#{conv_...}`         | `msg_...`        | due, with its turn |
 | thread of a conversation   | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
 | usage in a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...`, `erased` | |
 | erasure of a customer      | `P#..#erasure`                         | `cust_...`       | |

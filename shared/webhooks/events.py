@@ -125,7 +125,8 @@ class NewEvent:
 def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
     """The event of the change from the old to the new image of a row; None if the change has no event.
 
-    The rows are of one of `event_types.STREAM_KINDS`: the stream's filter passes no others.
+    The rows are of one of `event_types.STREAM_KINDS`, but no opt-out: the stream's filter passes no others, and
+    `fan_out` processes opt-outs.
     """
     if new is None:
         return None

@@ -1,4 +1,4 @@
-"""Recordings outlive the local runner, a SIGKILL of everything included (promises 7; design, "Storage").
+"""Recordings outlive the local runner, a SIGKILL of everything included (promises 7).
 
 These tests speak to the runner's stand-in for S3, as the functions and the links to recordings do.
 """

@@ -1,4 +1,4 @@
-"""What a request costs: calls and capacity, counted at the DynamoDB client (promises 3; design, "A request")."""
+"""What a request costs: calls and capacity, counted at the DynamoDB client (promises 3)."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from shared.store import table
 from shared.store.keys import Scope
+from tests.support import privileges
 from tests.support.clocks import Clock
-from tests.support.concurrency import run_at_once
+from tests.support.concurrency import just_before, run_at_once
 from tests.support.conversations import (
     CONFIRM,
     LEASE,
@@ -34,6 +36,27 @@ from tests.support.conversations import (
 from tests.support.resources import create_resource, get_resource, idempotency_header, list_resources, woken
 from tests.support.stage import Answer, Project, Stage
 from tests.support.wire import Killed, wire
+
+# Errors after the message is stored
+
+
+@pytest.mark.parametrize("key", [None, "erased-meanwhile"])
+def test_a_message_whose_customer_is_erased_during_the_turn_is_a_404_with_a_key_and_without(
+    stage: Stage, key: str | None
+) -> None:
+    thread = new_thread(stage)
+    erased = table.Delete(thread.scope.pk("customer"), thread.customer, table.ALWAYS)
+
+    def erase() -> None:
+        with privileges.running(None):
+            table.write([erased])
+
+    # The turn reads the customer after the message was stored.
+    with wire() as line, just_before("BatchGetItem", erase):
+        response = send(stage, thread, "Do not call me again.", key)
+    assert (response.status, response.code) == (404, "resource_not_found")
+    assert line.operations().count("BatchGetItem") == 1, "the turn ran again in the same request"
+
 
 # What a message costs
 

@@ -1,4 +1,4 @@
-"""What the functions measure of deliveries, turns and calls, in CloudWatch's metric format (design, "Deployment")."""
+"""What the functions measure of deliveries, turns and calls, in CloudWatch's metric format."""
 
 from __future__ import annotations
 

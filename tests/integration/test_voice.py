@@ -243,6 +243,23 @@ def test_whoever_answers_opts_the_phone_out_that_was_called(stage: Stage, stoppe
     assert refused.json["error"]["code"] == "customer_opted_out"
 
 
+def test_an_opt_out_in_a_call_stops_another_call_to_the_phone_that_rings(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answer_live_call(stage, line)
+    other = create_resource(stage, "/v1/customers", phone=PHONE)["id"]
+    session = stage.call("POST", f"/v1/customers/{other}/call", {}).json["session_id"]
+    ringing = LiveCall(call.scope, session, other, "")
+    line.state = ContactState(None, None, None)
+    stopped_clock.forward(2)
+    work(stage, ringing)
+    assert ringing.doc["call_status"] == "dialing"
+    talk(stage, stopped_clock, call, "Stop calling me!")
+    work(stage, ringing)
+    assert line.stopped == [line.contacts[ringing.id]]
+    assert outcome(ringing) == ("failed", "opted_out", None)
+
+
 def test_a_call_that_is_spoken_when_the_customer_opts_out_elsewhere_ends_with_the_next_sentence(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:

@@ -64,14 +64,22 @@ def test_the_docstring_of_a_package_names_its_modules(package: Path) -> None:
     assert not {name for name in modules if not re.search(rf"\b{name}\b", docstring)}
 
 
-def test_the_map_of_the_code_names_what_its_files_have() -> None:
-    text = (ROOT / "shared/README.md").read_text(encoding="utf-8")
-    named = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)?)` in \[?`([\w/]+\.py)`", text)
-    assert len(named) > 50
+def test_documents_and_docstrings_name_what_files_have() -> None:
+    paths = [path for folder in FOLDERS for end in ("md", "py") for path in (ROOT / folder).rglob(f"*.{end}")]
+    named = [
+        (path, name, file)
+        for path in paths
+        if "node_modules" not in path.parts
+        for name, file in re.findall(
+            r"`([A-Za-z_]\w*(?:\.\w+)?)`\s+in\s+\[?`([\w/]+\.py)`", path.read_text(encoding="utf-8")
+        )
+        if (ROOT / file).is_file()
+    ]
+    assert len(named) > 150
     missing = [
-        f"{name} in {path}"
-        for name, path in named
-        if not re.search(rf"\b{name.rpartition('.')[2]}\b", (ROOT / path).read_text(encoding="utf-8"))
+        f"{path.relative_to(ROOT)}: {name} in {file}"
+        for path, name, file in named
+        if not re.search(rf"\b{name.rpartition('.')[2]}\b", (ROOT / file).read_text(encoding="utf-8"))
     ]
     assert not missing
 

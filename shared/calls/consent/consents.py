@@ -2,8 +2,8 @@
 
 Each phone has one row: its latest request, the answer to it, and the sessions that wait for the answer. Every write of
 the row is conditional on its version, so exactly one of an acceptance, a refusal and an expiry takes effect, in one
-transaction with all sessions that wait. The row is a task (`shared/tasks/tasks.py`). Timers, task
-tokens and queue messages are wake-ups.
+transaction with all sessions that wait. The row is a task (`shared/tasks/tasks.py`). Timers, task tokens and queue
+messages are wake-ups.
 """
 
 from __future__ import annotations
@@ -279,8 +279,8 @@ def is_outdated(consent: Consent, status: ConsentStatus, at: clock.Instant) -> b
 def document_write(consent: Consent, doc: ConsentDocument, internal: table.Attributes | None = None) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
 
-    `internal` attributes are set, or removed if they are None. They include those of the
-    task (`tasks.due_attributes`).
+    `internal` attributes are set, or removed if they are None. They include those of the task
+    (`tasks.due_attributes`).
     """
     attributes: dict[str, table.Value | None] = {
         "kind": "consent",

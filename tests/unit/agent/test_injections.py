@@ -429,7 +429,7 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(
     world, proposal = World(Attempt()), None
     for message, wanted in turns:
         call = CallContext() if in_call else None
-        turn = TurnInput(world.mine, message, known, proposal, "cust_1", can_call=not in_call, call=call)
+        turn = TurnInput(world.mine, message, known, proposal, "cust_1", can_call=True, call=call)
         puppet = Puppet(world.named(wanted))
         # As a turn does: the model is not asked about a wish that needs none.
         reply = opt_out_messages.reply(turn) or puppet.reply([Utterance("user", message)], turn, 45)

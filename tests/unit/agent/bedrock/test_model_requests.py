@@ -119,6 +119,7 @@ def offered_tools(request: Mapping[str, Any]) -> set[str]:
         ({}, {"call_later", "request_call"}),
         ({"can_call": True}, {"call_later"}),
         ({"call": CallContext()}, {"request_call"}),
+        ({"can_call": True, "call": CallContext()}, {"request_call"}),
     ],
 )
 def test_a_model_is_offered_the_tools_that_it_can_use(model: Model, given: dict[str, Any], hidden: set[str]) -> None:
