@@ -213,7 +213,7 @@ def _send(delivery: ClaimedDelivery, endpoint: EndpointSnapshot, body: bytes, ar
             current = read_endpoint()
     # If the endpoint was modified meanwhile, the outcome is decided again.
     transactions.retry_with_latest(
-        [current], read_endpoint, lambda latest: _save(delivery, _after_attempt(delivery, sent, latest))
+        current, read_endpoint, lambda latest: _save(delivery, _after_attempt(delivery, sent, latest))
     )
     logger().info(
         "attempt",

@@ -102,11 +102,11 @@ def run_turn(turn: ClaimedTurn, conversation: ConversationRecord | None = None) 
     another worker or request to claim. Raises one of `RETRYABLE`: AgentUnavailable if the agent is throttled or has no
     reply in the turn's time, ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
     """
-    as_read = [] if conversation is None else [conversation]
     latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
     attempt = partial(_reply_and_save, turn)
     try:
-        return transactions.retry_with_latest(as_read, latest, attempt, COMMIT_TRIES, turn.seconds)
+        first = latest() if conversation is None else conversation
+        return transactions.retry_with_latest(first, latest, attempt, COMMIT_TRIES, turn.seconds)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         tasks.release(turn.claim)
@@ -122,7 +122,8 @@ def _reply_and_save(turn: ClaimedTurn, conversation: ConversationRecord) -> str:
     If the call that the agent requests is refused, it replies again, and may not request one. Raises AgentUnavailable;
     ConditionFailed or Contended if a row was modified since it was read.
     """
-    reply, call = _turn_reply(turn, conversation, may_call=True), None
+    reply = _turn_reply(turn, conversation, may_call=True)
+    call: Change[Session | None] = Change(None)
     try:
         call = _requested_call(turn, conversation, reply)
     except ApiError as refused:
@@ -258,10 +259,10 @@ def preview(scope: Scope, stored: agent_settings.StoredSettings, message: str) -
     return _introduction(stored.business) + reply.content
 
 
-def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, reply: Reply) -> Change[Session] | None:
-    """The call that the agent requests; None if it requests none. Raises ApiError if the customer cannot be called."""
+def _requested_call(turn: ClaimedTurn, conversation: ConversationRecord, reply: Reply) -> Change[Session | None]:
+    """The call that the agent requests, if it does. Raises ApiError if the customer cannot be called."""
     if not reply.result.wants_call or _is_ended(conversation):
-        return None
+        return Change(None)
     assert conversation.doc["customer_id"] is not None
     return call_commands.request_call(turn.scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
 
@@ -271,7 +272,7 @@ def _is_ended(conversation: ConversationRecord) -> bool:
 
 
 def _save_reply(
-    turn: ClaimedTurn, conversation: ConversationRecord, reply: TurnReply, call: Change[Session] | None
+    turn: ClaimedTurn, conversation: ConversationRecord, reply: TurnReply, call: Change[Session | None]
 ) -> str:
     """Commit the reply, its changes and the call. Returns the body of the request's response.
 
@@ -282,7 +283,7 @@ def _save_reply(
     if _is_ended(conversation):
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
     actions = list(result.actions)
-    if call is not None:
+    if call.doc is not None:
         actions.append({"type": "call_requested", "session_id": call.doc["id"]})
     now = max(clock.now(), turn.sent_at + 1)
     assistant_message: AssistantMessage = {
@@ -308,15 +309,15 @@ def _save_reply(
         table.Put(new_row),
         *change.writes,
         *(result.staged.writes(scope) if result.staged is not None else []),
-        *(call.writes if call is not None else []),
+        *call.writes,
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
         *turns.free_slot_writes(row),
         table.Update(row["pk"], row["sk"], set=answered),
     ]
     tasks.save_step(turn.claim, writes)
     count_turn(scope, actions)
-    if call is not None:
-        call.after_commit()
+    for each in (change, call):
+        each.after_commit()
     return response_body
 
 

@@ -126,8 +126,7 @@ def _delete_customer(scope: Scope, customer_id: str) -> bool:
         row = CUSTOMERS.row(scope, customer_id)
         if row is None:
             return Change(None)
-        change = customer_commands.delete(scope, CUSTOMERS.record(row))
-        return Change(change.doc, change.writes, change.after_commit)
+        return customer_commands.delete(scope, CUSTOMERS.record(row))
 
     return bool(transactions.commit(delete).writes)
 

@@ -24,15 +24,16 @@ CONFLICT_S = 15
 """Seconds after which such a write is not attempted again."""
 
 D = TypeVar("D")
+D_co = TypeVar("D_co", covariant=True)
 R = TypeVar("R")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Change(Generic[D]):
+class Change(Generic[D_co]):
     """The result of a command: the document afterwards, and the writes of one transaction; none if nothing changes."""
 
-    doc: D
+    doc: D_co
     writes: Sequence[table.Write] = ()
     after_commit: Callable[[], None] = lambda: None
     """What follows from the writes: wake-ups, notices, or the end of calls that the change forbids.
@@ -41,7 +42,7 @@ class Change(Generic[D]):
     found by `sweep`, and a call that is forbidden fails when it is dialed.
     """
 
-    def with_writes(self, *writes: table.Write) -> Change[D]:
+    def with_writes(self, *writes: table.Write) -> Change[D_co]:
         """The change with further writes in its transaction. Nothing changes if it has none of its own."""
         return dataclasses.replace(self, writes=[*self.writes, *writes]) if self.writes else self
 
@@ -105,18 +106,15 @@ def retry_on_conflict(attempt: Callable[[], T], tries: int = MAX_TRIES, seconds:
 
 
 def retry_with_latest(
-    known: Sequence[R],
+    first: R,
     read: Callable[[], R],
     attempt: Callable[[R], T],
     tries: int = MAX_TRIES,
     seconds: float = CONFLICT_S,
 ) -> T:
-    """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.
-
-    If `known` is empty, the first attempt reads, too.
-    """
-    unread = list(known)
-    return retry_on_conflict(lambda: attempt(unread.pop() if unread else read()), tries, seconds)
+    """As `retry_on_conflict`, with an argument for `attempt`: `first`, and what `read` returns when it runs again."""
+    unused = [first]
+    return retry_on_conflict(lambda: attempt(unused.pop() if unused else read()), tries, seconds)
 
 
 def _pause(conflicts: int) -> None:

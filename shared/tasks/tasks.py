@@ -16,7 +16,7 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypedDict, TypeVar, cast
+from typing import Any, Generic, TypedDict, TypeGuard, TypeVar, cast
 
 from shared.aws.services import Unavailable
 from shared.core import clock, trace
@@ -185,6 +185,7 @@ def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = 
     One of them must update the claimed row. That ends the claim and resets the counts of lost workers and of wake-ups,
     unless `keep` is set. Raises ConditionFailed or Contended.
     """
+    assert any(_updates_claimed_row(write, claim) for write in writes), "a step must update the claimed row"
     table.write([_claimed_write(claim, write, keep=keep) for write in writes])
 
 
@@ -265,9 +266,13 @@ def _is_leased(row: Mapping[str, Any]) -> bool:
     return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE_MS)
 
 
+def _updates_claimed_row(write: table.Write, claim: Claim[Any]) -> TypeGuard[table.Update]:
+    return isinstance(write, table.Update) and (write.pk, write.sk) == (claim.row["pk"], claim.row["sk"])
+
+
 def _claimed_write(claim: Claim[Any], write: table.Write, *, keep: bool) -> table.Write:
     """`write`; if it updates the claimed row, on condition of the claim, which it ends unless `keep` is set."""
-    if not isinstance(write, table.Update) or (write.pk, write.sk) != (claim.row["pk"], claim.row["sk"]):
-        return write
-    changes = write.set if keep else {**_UNCLAIMED, **write.set}
-    return dataclasses.replace(write, set=changes, condition=write.condition & table.equals("lease", claim.token))
+    if _updates_claimed_row(write, claim):
+        changes = write.set if keep else {**_UNCLAIMED, **write.set}
+        write = dataclasses.replace(write, set=changes, condition=write.condition & table.equals("lease", claim.token))
+    return write

@@ -222,6 +222,13 @@ def test_a_kept_claim_holds_for_the_next_write(job: Job) -> None:
     assert job.row["done"] == 2
 
 
+def test_a_step_without_a_write_of_the_claimed_row_writes_nothing(job: Job) -> None:
+    claim, other = job.claimed(), Job().schedule()
+    with pytest.raises(AssertionError, match="claimed row"):
+        tasks.save_step(claim, [other.done(1)])
+    assert other.row["done"] == 0
+
+
 def test_a_late_worker_commits_none_of_its_writes(job: Job, stopped_clock: Clock) -> None:
     late, other = job.claimed(), Job().schedule()
     tasks.save_step(late, [job.done(1, clock.now()), other.done(1)], keep=True)

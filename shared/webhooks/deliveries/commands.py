@@ -151,7 +151,7 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: EndpointSnapshot | None) -> De
     def read() -> DeliveryRow:
         return cast("DeliveryRow", table.get(row["pk"], row["sk"])) or row
 
-    return transactions.retry_with_latest([row], read, cancel)
+    return transactions.retry_with_latest(row, read, cancel)
 
 
 def _cause(row: DeliveryRow | EventRow) -> dict[str, str | None]:
