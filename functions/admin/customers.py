@@ -179,7 +179,7 @@ def opt_out(visit: InProject) -> Response:
 def opt_in(visit: InProject) -> Response:
     """Note that the person agrees to be called again."""
     visit.commit(
-        lambda: customer_commands.opt_in(visit.scope, _find(visit)),
+        lambda: opt_outs.opt_in(visit.scope, _find(visit)),
         lambda one: visit.entry("customer.opted_in", one["id"]),
     )
     return _back(visit, "opted_in")

@@ -2,8 +2,7 @@
 
 An opt-out is stored twice: as `do_not_call` of the customer, and as a row of the phone, which outlives its customers
 (`shared/customers/opted_out_phones.py`). No call begins after it (`has_opted_out`), the phone's consent ends, and so do
-the calls to the person: at once if they wait, otherwise at their next step. `opt_in` in `shared/customers/commands.py`
-lifts it.
+the calls to the person: at once if they wait, otherwise at their next step. `opt_in` lifts it.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from shared.calls.consent import consents
 from shared.calls.sessions import SESSIONS, SessionRecord
 from shared.core import clock
 from shared.core.call_statuses import ENDED, OPTED_OUT, ConsentStatus
+from shared.core.errors import ApiError, Code
 from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import list_pages
@@ -53,6 +53,26 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
 def opt_out_now(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> None:
     """Commit an opt-out before the agent's answer, which a worker may have to repeat: the wish is kept in any case."""
     transactions.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to))
+
+
+def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
+    """Lift the opt-out of a customer and of its phone: the person agrees to be called again.
+
+    Nothing changes if there is none. Raises `customer_deleted`.
+    """
+    if record.doc["deleted_at"] is not None:
+        raise ApiError(Code.CUSTOMER_DELETED)
+    allowed: Customer = {**record.doc, "do_not_call": False}
+    customer = revise(record.doc, allowed)
+    phone = customer["phone"]
+    writes = [] if phone is None else [*opted_out_phones.remove_writes(scope, phone)]
+    if customer is not record.doc:
+        writes += CUSTOMERS.replace_writes(scope, record, customer)
+    elif writes:
+        # The phone may have changed since it was read.
+        pk, id = scope.pk(CUSTOMERS.kind), customer["id"]
+        writes.append(table.Check(pk, id, table.unchanged(record.version)))
+    return Change(customer, writes)
 
 
 def save_opted_out(scope: Scope, record: CustomerRecord, doc: Customer, in_call: str | None = None) -> Change[Customer]:

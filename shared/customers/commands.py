@@ -1,4 +1,4 @@
-"""What can be done with a customer: create, update, delete and opt in again (promises 5).
+"""What can be done with a customer: create, update and delete (promises 5).
 
 A command returns the customer afterwards and the writes of one transaction, which the caller commits. The modules of
 calls are imported when a call may have to end: they would be a tenth of each cold start.
@@ -7,10 +7,9 @@ calls are imported when a call may have to end: they would be a tenth of each co
 from __future__ import annotations
 
 from shared.core.errors import ApiError, Code
-from shared.customers import opted_out_phones
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
 from shared.resources import fields
-from shared.resources.documents import apply_changes, changes_of, revise, revise_deleted
+from shared.resources.documents import apply_changes, changes_of, revise_deleted
 from shared.store import table
 from shared.store.keys import Scope
 from shared.store.transactions import Change
@@ -62,26 +61,6 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
 
         return opt_outs.save_opted_out(scope, record, customer)
     return Change(customer, CUSTOMERS.replace_writes(scope, record, customer))
-
-
-def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
-    """Lift the opt-out of a customer and of its phone: the person agrees to be called again.
-
-    Nothing changes if there is none. Raises `customer_deleted`.
-    """
-    if record.doc["deleted_at"] is not None:
-        raise ApiError(Code.CUSTOMER_DELETED)
-    allowed: Customer = {**record.doc, "do_not_call": False}
-    customer = revise(record.doc, allowed)
-    phone = customer["phone"]
-    writes = [] if phone is None else [*opted_out_phones.remove_writes(scope, phone)]
-    if customer is not record.doc:
-        writes += CUSTOMERS.replace_writes(scope, record, customer)
-    elif writes:
-        # The phone may have changed since it was read.
-        pk, id = scope.pk(CUSTOMERS.kind), customer["id"]
-        writes.append(table.Check(pk, id, table.unchanged(record.version)))
-    return Change(customer, writes)
 
 
 def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
