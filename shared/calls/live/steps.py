@@ -87,25 +87,26 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not settings.dials_whatsapp_by_phone()
     waited_ms = clock.now() - dialing.waits_for_capacity_since(record)
     writes: Sequence[table.Write]
-    match dialing.clearance(scope, record):
-        case Denied(ending, changes):
-            writes = endings.end_writes(scope, record, ending, changes)
-        case PutOff(outside_hours=True) as later:
-            writes = [dialing.put_off_write(scope, record, later)]
-        case _ if needs_bridge:
-            logger().error(
-                "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
-                extra={"session_id": record.doc["id"]},
-            )
-            summary: SessionChanges = {"summary": NO_MEDIA_BRIDGE}
-            writes = endings.end_writes(scope, record, PROVIDER_ERROR, summary)
-        case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = endings.end_writes(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG})
-        case PutOff() as later:
-            writes = [dialing.put_off_write(scope, record, later)]
-        case Clearance() as clear:
-            _start_if_admitted(scope, claim, record, clear)
-            return
+    cleared = dialing.clearance(scope, record)
+    # Outside of the calling hours, a call waits as long as it takes. Within them, it fails without a media bridge, or
+    # once it has waited too long, before it may wait again.
+    if isinstance(cleared, Denied):
+        writes = endings.end_writes(scope, record, cleared.ending, cleared.changes)
+    elif isinstance(cleared, PutOff) and cleared.outside_hours:
+        writes = [dialing.put_off_write(scope, record, cleared)]
+    elif needs_bridge:
+        logger().error(
+            "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
+            extra={"session_id": record.doc["id"]},
+        )
+        writes = endings.end_writes(scope, record, PROVIDER_ERROR, {"summary": NO_MEDIA_BRIDGE})
+    elif waited_ms >= DIALED_WITHIN_MS:
+        writes = endings.end_writes(scope, record, PROVIDER_TIMEOUT, {"summary": WAITED_TOO_LONG})
+    elif isinstance(cleared, PutOff):
+        writes = [dialing.put_off_write(scope, record, cleared)]
+    else:
+        _start_if_admitted(scope, claim, record, cleared)
+        return
     tasks.save_step(claim, writes)
 
 
