@@ -30,11 +30,8 @@ from functions.admin import (
     webhook_endpoints,
 )
 from functions.admin.visits import AdminPage, Refused, Visit, not_found
-from shared.api.routes import Service, lambda_handler
-from shared.aws.services import Unavailable
-from shared.core import log
-from shared.core.errors import ApiError
-from shared.store import table
+from shared.api.routes import Service, api_error, lambda_handler
+from shared.core.errors import Code
 
 PAGES: tuple[AdminPage, ...] = (
     *sign_in.PAGES,
@@ -91,15 +88,15 @@ def _refused(error: Exception, scope: Scope) -> Refused:
     """The page for an exception. It does not expose details of internal errors."""
     if isinstance(error, Refused):
         return error
-    if isinstance(error, ApiError):
-        scope["context"].error_code = error.code
-        return not_found() if error.status == 404 else Refused(error.status, "This did not work", error.message)
-    if isinstance(error, Unavailable | table.Contended | table.ConditionFailed):
-        scope["context"].error_code = "service_unavailable"
-        return Refused(503, "Try again", "The service is busy. Reload the page in a moment.", {"Retry-After": "1"})
-    scope["context"].error_code = "internal_error"
-    log.logger().error("internal error", exc_info=error, extra={"request_id": scope["context"].request_id})
-    return Refused(500, "Something went wrong", "This is our fault. Try again. If it persists, contact support.")
+    failure = api_error(error)
+    scope["context"].error_code = failure.code
+    if failure.code == Code.SERVICE_UNAVAILABLE:
+        text = "The service is busy. Reload the page in a moment."
+        return Refused(failure.status, "Try again", text, failure.headers)
+    if failure.code == Code.INTERNAL_ERROR:
+        text = "This is our fault. Try again. If it persists, contact support."
+        return Refused(failure.status, "Something went wrong", text)
+    return not_found() if failure.status == 404 else Refused(failure.status, "This did not work", failure.message)
 
 
 def _error_page(refused: Refused, scope: Scope) -> Response:

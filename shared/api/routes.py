@@ -182,7 +182,7 @@ class Service:
         try:
             await self._router(scope, receive, send_with_headers)
         except Exception as error:  # noqa: BLE001  # any error has a response
-            await responses.render_error(_api_error(error, context), context)(scope, receive, send_with_headers)
+            await responses.render_error(api_error(error), context)(scope, receive, send_with_headers)
         _log(scope, context, status)
 
 
@@ -306,7 +306,7 @@ def _handle(operation: Operation, checked: Request[None], document: Mapping[str,
     return dataclasses.replace(saved, body=operation.deferred_body(request, saved.deferred))
 
 
-def _api_error(error: Exception, context: RequestContext) -> ApiError:
+def api_error(error: Exception) -> ApiError:
     """The error response for an exception. It does not expose details of internal errors."""
     if isinstance(error, ApiError):
         return error
