@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from shared.core.event_types import STREAM_KINDS
 from shared.core.limits import TURNS_PER_PROJECT
@@ -116,13 +117,24 @@ class StreamSource:
 
 @dataclass(frozen=True)
 class Grant:
-    """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
+    """Actions that a function may call on one type of resource. `name` is that of the queue or state machine."""
 
-    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, failed_batches, opt_outs, model,
-    contacts, whatsapp, client_secret, user_pool, notices_topic.
-    """
-
-    on: str
+    on: Literal[
+        "table",
+        "indexes",
+        "queue",
+        "state_machine",
+        "signing_key",
+        "recordings",
+        "failed_batches",
+        "opt_outs",
+        "model",
+        "contacts",
+        "whatsapp",
+        "client_secret",
+        "user_pool",
+        "notices_topic",
+    ]
     actions: tuple[str, ...]
     name: str = ""
 

@@ -165,7 +165,7 @@ class InProject(SignedIn):
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """The response with a template. Whole pages, which have a `section`, say which webhook endpoints fail."""
         values |= {"zone": self.zone, "now": clock.iso(clock.now())}
-        if values.get("section", _LISTS_ENDPOINTS[0]) not in _LISTS_ENDPOINTS:
+        if "section" in values and values["section"] not in _LISTS_ENDPOINTS:
             values["announced"] = [one for one in self.endpoints.values() if one.is_announced]
         return super().render(template, status, **values)
 

@@ -173,8 +173,8 @@ def reply_in_call(
 ) -> tuple[Reply, Progress]:
     """The agent's reply to the customer's words, in plain text, and the progress with it.
 
-    `said` has all lines of the call from the opening on, the customer's last. A wish not to be called holds whoever
-    speaks. Raises AgentFailed.
+    `said` has all lines of the call from the opening on, the customer's last. An opt-out holds whoever speaks.
+    Raises AgentFailed.
     """
     history = [Utterance("user" if role == "customer" else "assistant", content) for role, content in said]
     turn_input = TurnInput(

@@ -26,6 +26,7 @@ MOST_LINES = 14
 RECORDED = "This call is recorded."
 PERSON_COMES = "Of course, I will wait."
 WRONG = "I am sorry to have disturbed you. Goodbye."
+GOODBYE = "All right, thank you. Goodbye!"
 UNREACHED = "I am sorry, I can only speak with {} about this. Goodbye."
 
 
@@ -59,6 +60,11 @@ class Callee:
         return f"Am I speaking with {self.name}?"
 
     @property
+    def when_to_call(self) -> str:
+        """The question for someone else, if the person cannot talk now."""
+        return f"When should we call {self.name} again?"
+
+    @property
     def who(self) -> str:
         """Who is calling, as the rest of a sentence."""
         return f"this is the automated AI assistant of {self.business}."
@@ -83,9 +89,9 @@ def check(callee: Callee, stage: CheckStage | None, history: Sequence[Utterance]
     if answer == Answer.WRONG:
         return _wrong_person(tools)
     if stage in (CheckStage.CALLBACK, CheckStage.CALLBACK_TIME):
-        return _callback(callee, stage, answer, history, tools)
+        return _answer_when_to_call(callee, stage, answer, history, tools)
     if answer == Answer.AWAY:
-        return _away(callee, tools)
+        return _ask_when_to_call(callee, tools)
     if answer == Answer.WAIT:
         words, next_stage = PERSON_COMES, CheckStage.WAITING
     elif stage == CheckStage.WAITING:
@@ -130,30 +136,35 @@ def _wrong_person(tools: Tools, outcome: CallOutcome | None = CallOutcome.WRONG_
     return CheckResult(WRONG, None)
 
 
-def _away(callee: Callee, tools: Tools) -> CheckResult:
+def _ask_when_to_call(callee: Callee, tools: Tools) -> CheckResult:
     """Ask when to call again, unless the answer says so already."""
     at = _time([tools.turn_input.message], callee.zone)
-    if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
-        return CheckResult(_later(at), None)
-    return CheckResult(f"When should we call {callee.name} again?", CheckStage.CALLBACK)
+    return _call_at(at, tools) or CheckResult(callee.when_to_call, CheckStage.CALLBACK)
 
 
-def _callback(
+def _answer_when_to_call(
     callee: Callee, stage: CheckStage, answer: Answer, history: Sequence[Utterance], tools: Tools
 ) -> CheckResult:
     """End the call for another one, at the time that the last answers name, if they name one."""
     if answer == Answer.WHO and stage == CheckStage.CALLBACK and len(history) < MOST_LINES:
-        return CheckResult(f"Hello, {callee.who} When should we call {callee.name} again?", CheckStage.CALLBACK)
+        return CheckResult(f"Hello, {callee.who} {callee.when_to_call}", CheckStage.CALLBACK)
     before = [one.content for one in history[:-1] if one.role == "user"]
     earlier = before[-1:] if stage == CheckStage.CALLBACK_TIME else []
     texts = [*earlier, tools.turn_input.message]
     at = _time(texts, callee.zone)
-    if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
-        return CheckResult(_later(at), None)
+    if planned := _call_at(at, tools):
+        return planned
     if isinstance(at, dates.Unclear) and stage == CheckStage.CALLBACK and dates.names_any(tools.turn_input.message):
         return CheckResult(at.ask, CheckStage.CALLBACK_TIME)
     tools.result.call_later = CallLater(None)
-    return CheckResult(_later(None), None)
+    return CheckResult(GOODBYE, None)
+
+
+def _call_at(at: datetime | dates.Unclear, tools: Tools) -> CheckResult | None:
+    """End the call for another one at this time; None if the time is unclear, or no call is possible then."""
+    if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
+        return CheckResult(f"All right, we will call again on {long_time(at)}. Goodbye!", None)
+    return None
 
 
 def _time(texts: Sequence[str], zone: str) -> datetime | dates.Unclear:
@@ -162,11 +173,3 @@ def _time(texts: Sequence[str], zone: str) -> datetime | dates.Unclear:
     parts = [dates.part(text) for text in texts]
     read = [dates.read(text, now, ZoneInfo(zone)) for text in (parts[-1], ". ".join(parts))]
     return next((at for at in read if isinstance(at, datetime)), read[0])
-
-
-def _later(at: datetime | None) -> str:
-    return (
-        "All right, thank you. Goodbye!"
-        if at is None
-        else f"All right, we will call again on {long_time(at)}. Goodbye!"
-    )

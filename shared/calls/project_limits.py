@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from shared.core import clock
 from shared.projects import projects
-from shared.projects.projects import ProjectRow
+from shared.projects.projects import CallLimits
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -85,10 +85,10 @@ def of_rows(scope: Scope, rows: table.Rows) -> tuple[Limits, Counts]:
     """Limits and counts from the rows of `keys`. In test mode, nothing is limited."""
     if not scope.livemode:
         return Limits(), Counts(0, 0, 0)
-    project = cast("ProjectRow", rows.get(projects.row_key(scope.project_id), {}))
+    stored = cast("CallLimits", rows.get(projects.row_key(scope.project_id), {}))
     counter = rows.get(_key(scope), {})
-    prefixes = tuple(project["call_prefixes"].split(",")) if project.get("call_prefixes") else ()
-    limits = Limits(prefixes, project.get("calls_at_once", AT_ONCE), project.get("calls_per_day", PER_DAY))
+    prefixes = tuple(stored["call_prefixes"].split(",")) if stored.get("call_prefixes") else ()
+    limits = Limits(prefixes, stored.get("calls_at_once", AT_ONCE), stored.get("calls_per_day", PER_DAY))
     today = counter.get("calls_today", 0) if counter.get("counted_day") == _day() else 0
     return limits, Counts(counter.get("calls_now", 0), today, counter.get("v", 0))
 

@@ -189,7 +189,7 @@ def _recording_begun_write(scope: Scope, record: SessionRecord) -> table.Update:
 
 
 def _talk_writes(scope: Scope, record: SessionRecord, script: ScriptedCall) -> Sequence[table.Write]:
-    """The writes of the whole talk, which end the call. A wish not to be contacted is committed before them."""
+    """The writes of the whole talk, which end the call. An opt-out is committed before them."""
     call = simulate(script, Scripted(), dialogue.brief(scope, record))
     if call.progress.opted_out:
         opt_outs.opt_out_now(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])

@@ -329,10 +329,11 @@ def longest_waiting(
 
 def agent_holds(record: ConversationRecord) -> bool:
     """Whether the agent only sends holding replies: a person must reply, and not because the agent failed."""
-    return "handed_off" in record.row or _agent_holds(record.doc)
+    return "handed_off" in record.row or _needs_person(record.doc)
 
 
-def _agent_holds(conversation: Conversation) -> bool:
+def _needs_person(conversation: Conversation) -> bool:
+    """Whether the handoff that clients see is one that only a person ends."""
     handoff = conversation["handoff"]
     return handoff is not None and handoff["reason"] != HandoffReason.AGENT_FAILED
 
@@ -343,7 +344,7 @@ def handoff_after(conversation: Conversation, reasons: Values[HandoffReason], at
     While a person must reply, nothing changes it. After a failure of the agent, a reply ends it or has another reason.
     """
     before = conversation["handoff"]
-    if before is not None and (_agent_holds(conversation) or HandoffReason.AGENT_FAILED in reasons):
+    if before is not None and (_needs_person(conversation) or HandoffReason.AGENT_FAILED in reasons):
         return before
     return {"reason": next(iter(reasons)), "at": at} if reasons else None
 

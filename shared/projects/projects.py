@@ -20,7 +20,15 @@ class Project:
     created_at: str
 
 
-class ProjectRow(TypedDict):
+class CallLimits(TypedDict, total=False):
+    """A project's limits of live calls, as far as an operator has set them (`shared/calls/project_limits.py`)."""
+
+    call_prefixes: str
+    calls_at_once: int
+    calls_per_day: int
+
+
+class ProjectRow(CallLimits):
     """The row of a project."""
 
     pk: str
@@ -30,10 +38,6 @@ class ProjectRow(TypedDict):
     created_at: str
     opt_out_key: NotRequired[str]
     """The key of its opt-outs (`shared/customers/opted_out_phones.py`). Never changes; an older project has none."""
-    call_prefixes: NotRequired[str]
-    """Its limits of live calls, as far as an operator has set them (`shared/calls/project_limits.py`)."""
-    calls_at_once: NotRequired[int]
-    calls_per_day: NotRequired[int]
 
 
 def create(name: str) -> Project:

@@ -54,7 +54,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Page(Generic[D]):
-    """The rows of a page. `next_cursor` is None on the last page."""
+    """The rows of a page. `next_cursor` is None on the last page.
+
+    `D` is the type of their documents, which are not parsed. The API description has it from `Response[Page[D]]`.
+    """
 
     rows: list[table.Row]
     next_cursor: str | None
