@@ -110,7 +110,7 @@ class Request(Generic[B]):
             return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
         try:
-            committed = transactions.write(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
+            committed = transactions.execute(with_record, seconds=self.seconds_left(transactions.CONFLICT_S))
         except (table.ConditionFailed, table.Contended):
             raise ApiError(Code.CONFLICT, headers={"Retry-After": "1"}) from None
         except (AwsError, Unavailable) as failure:

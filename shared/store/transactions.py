@@ -52,13 +52,13 @@ Command = Callable[[], Change[D]]
 
 
 def commit(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
-    """Execute the writes of a change, as `write` does, and then what follows from them. Returns the change."""
-    change = write(command, seconds=seconds)
+    """`execute` a command, and then what follows from its change. Returns the change."""
+    change = execute(command, seconds=seconds)
     change.after_commit()
     return change
 
 
-def write(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
+def execute(command: Command[D], *, seconds: float = CONFLICT_S) -> Change[D]:
     """Execute the writes of a command's change. Returns the change, whose `after_commit` the caller calls.
 
     The command runs again, for up to `seconds`, if a row was modified since it was read. Raises the error of a write

@@ -89,6 +89,6 @@ def imported(tree: ast.Module) -> dict[str, Any]:
 
 def annotation(function: object) -> str:
     """The type that a function returns, as it is written; empty if it is unknown, or if it has executed the writes."""
-    if function in (transactions.commit, transactions.write):
+    if function in (transactions.commit, transactions.execute):
         return ""
     return str(getattr(function, "__annotations__", {}).get("return", ""))
