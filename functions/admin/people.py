@@ -51,7 +51,7 @@ def add(visit: InProject) -> Response:
     # First the user: a user without a membership can see nothing, but a member without a user could not sign in.
     invited = user_pool.invite(wanted.email)
     try:
-        members.add(visit.scope.project_id, wanted.email, wanted.role, visit.actor)
+        visit.commit(lambda: members.add(visit.scope.project_id, wanted.email, wanted.role, visit.actor))
     except ValueError:
         return _list(visit, problem="This address belongs to a member already.", **sent)
     return visit.redirect(visit.path(f"members?notice={'invited' if invited else 'added'}"))
@@ -69,7 +69,7 @@ def change(visit: InProject) -> Response:
         if notice := _act(visit, member, visit.form.get("action", "")):
             return visit.redirect(visit.path(f"members?notice={notice}"))
         if forms.edited(visit, {"role": member.role}):
-            members.change_role(visit.scope.project_id, member.id, role, visit.actor)
+            visit.commit(lambda: members.change_role(visit.scope.project_id, member.id, role, visit.actor))
     except forms.ChangedMeanwhile as error:
         return _form(visit, member, error)
     except members.LastOwner:
@@ -82,7 +82,7 @@ def change(visit: InProject) -> Response:
 def _act(visit: InProject, member: Member, action: str) -> str:
     """Do what a form without fields asks for. Returns the notice; empty for another form."""
     if action == "remove":
-        members.remove_by_id(visit.scope.project_id, member.id, visit.actor)
+        visit.commit(lambda: members.remove_by_id(visit.scope.project_id, member.id, visit.actor))
         return "removed"
     if action not in ("invite", "reset"):
         return ""

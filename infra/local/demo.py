@@ -50,8 +50,8 @@ def ensure(data_dir: DataDir) -> list[DemoProject]:
             except table.ConditionFailed:
                 continue
         # It is a member after a restart.
-        with contextlib.suppress(ValueError):
-            members.add(project_id, OWNER, members.OWNER, audit.operator())
+        with contextlib.suppress(table.ConditionFailed):
+            table.write(members.add(project_id, OWNER, members.OWNER, audit.operator()).writes)
         demo.append({"project_id": project_id, "name": name, "test_key": test_key, "live_key": live_key})
     return demo
 

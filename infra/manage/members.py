@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 from infra.manage.command import PROJECT, Argument, Run, command
 from infra.manage.stages import CommandFailed
@@ -11,6 +12,7 @@ from shared.admin import audit, members, sign_in, user_pool
 from shared.admin.audit import Actor
 from shared.admin.members import Member
 from shared.resources import fields
+from shared.store import transactions
 
 
 def _email(text: str) -> str:
@@ -31,7 +33,7 @@ EMAIL = Argument("email", type=_email)
     help="add a member by e-mail address",
 )
 def _add(run: Run, project: int, email: str, role: str) -> None:
-    member = members.add(project, email, role, audit.operator())
+    member = transactions.commit(lambda: members.add(project, email, role, audit.operator())).doc
     print(f"{member.email} is now {member.role} of project {project}: {run.stage.invite(member.email)}")
 
 
@@ -50,7 +52,9 @@ def _list(run: Run, project: int) -> None:
 )
 def _remove(run: Run, project: int, email: str, force: bool) -> None:
     try:
-        member = members.remove(project, email, audit.operator(), keep_an_owner=not force)
+        member = transactions.commit(
+            lambda: members.remove(project, email, audit.operator(), keep_an_owner=not force)
+        ).doc
     except members.LastOwner:
         problem = f"{email} is the only owner of project {project}: add another owner first, or use --force"
         raise CommandFailed(problem) from None
@@ -65,7 +69,7 @@ def _remove(run: Run, project: int, email: str, force: bool) -> None:
 )
 def _rebind(run: Run, project: int, email: str | None) -> None:
     for each in [email] if email else [one.email for one in members.of_project(project)]:
-        member = members.rebind(project, each, audit.operator())
+        member = transactions.commit(partial(members.rebind, project, each, audit.operator())).doc
         print(f"{member.email} joins project {project} with the next sign-in: {run.stage.invite(member.email)}")
 
 

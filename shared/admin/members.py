@@ -16,7 +16,8 @@ from shared.admin import audit
 from shared.admin.audit import Actor
 from shared.core import clock
 from shared.projects import projects
-from shared.store import table, transactions
+from shared.store import table
+from shared.store.transactions import Change
 
 
 class MemberRole(StrEnum):
@@ -92,8 +93,11 @@ class Person:
         return next((one for one in self.memberships if one.project_id == project_id), None)
 
 
-def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
-    """Add a member by e-mail address. Raises LookupError for an unknown project, ValueError for a known member."""
+def add(project_id: int, email: str, role: str, actor: Actor) -> Change[Member]:
+    """Add a member by e-mail address.
+
+    Raises LookupError for an unknown project. The writes raise ValueError for a known member.
+    """
     projects.find(project_id)
     email = email.strip()
     if role not in ROLES or "@" not in email:
@@ -107,45 +111,37 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
         "member_role": role,
         "added_at": now,
     }
-    invitation = _invitation(project_id, email)
+    known = table.Refusal(lambda _: ValueError(f"{email} is a member of project {project_id} already"))
+    invitation = table.Put(_invitation(project_id, email))
     entry = audit.entry(project_id, actor, "member.added", email, after={"role": role})
-    try:
-        table.write([table.Put(row), table.Put(invitation), entry])
-    except table.ConditionFailed:
-        raise ValueError(f"{email} is a member of project {project_id} already") from None
-    return _of_row(row)
+    return Change(_of_row(row), [table.Put(row, refusal=known), invitation, entry])
 
 
-def remove(project_id: int, email: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:
+def remove(project_id: int, email: str, actor: Actor, *, keep_an_owner: bool = True) -> Change[Member]:
     """Remove a member, as `remove_by_id` does."""
     return remove_by_id(project_id, with_email(project_id, email).id, actor, keep_an_owner=keep_an_owner)
 
 
-def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:
+def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool = True) -> Change[Member]:
     """Remove a member, who loses access immediately.
 
     Raises LookupError for an unknown member, and LastOwner if nobody else owns the project and somebody must.
     """
-
-    def attempt() -> Member:
-        row = _find(project_id, id)
-        bound = "person" in row
-        pointer = _pk_of_person(row["person"]) if bound else _invited(row["email"])
-        # The member may join or get another role between the read and the write.
-        unchanged = table.equals("person", row.get("person")) & table.equals("member_role", row["member_role"])
-        writes: Sequence[table.Write] = [
-            table.Delete(row["pk"], row["sk"], unchanged),
-            table.Delete(pointer, _number(project_id)),
-            *(_other_owner_checks(row) if keep_an_owner else []),
-            audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
-        ]
-        table.write(writes)
-        return _of_row(row)
-
-    return transactions.retry_on_conflict(attempt)
+    row = _find(project_id, id)
+    bound = "person" in row
+    pointer = _pk_of_person(row["person"]) if bound else _invited(row["email"])
+    # The member may join or get another role between the read and the write.
+    unchanged = table.equals("person", row.get("person")) & table.equals("member_role", row["member_role"])
+    writes: Sequence[table.Write] = [
+        table.Delete(row["pk"], row["sk"], unchanged),
+        table.Delete(pointer, _number(project_id)),
+        *(_other_owner_checks(row) if keep_an_owner else []),
+        audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
+    ]
+    return Change(_of_row(row), writes)
 
 
-def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
+def change_role(project_id: int, id: str, role: str, actor: Actor) -> Change[Member]:
     """Give a member another role, from the next request on.
 
     Raises LookupError for an unknown member, ValueError for an unknown role, and LastOwner if the member is the only
@@ -153,46 +149,36 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
     """
     if role not in ROLES:
         raise ValueError("a role is owner, member or viewer")
-
-    def attempt() -> Member:
-        row = _find(project_id, id)
-        before = row["member_role"]
-        if before == role:
-            return _of_row(row)
-        same_role = table.equals("member_role", before)
-        update = table.Update(row["pk"], row["sk"], set={"member_role": role}, condition=same_role)
-        entry = audit.entry(
-            project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
-        )
-        table.write([update, *_other_owner_checks(row), entry])
-        return _of_row(row | {"member_role": role})
-
-    return transactions.retry_on_conflict(attempt)
+    row = _find(project_id, id)
+    before = row["member_role"]
+    if before == role:
+        return Change(_of_row(row))
+    same_role = table.equals("member_role", before)
+    update = table.Update(row["pk"], row["sk"], set={"member_role": role}, condition=same_role)
+    entry = audit.entry(
+        project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
+    )
+    return Change(_of_row(row | {"member_role": role}), [update, *_other_owner_checks(row), entry])
 
 
-def rebind(project_id: int, email: str, actor: Actor) -> Member:
+def rebind(project_id: int, email: str, actor: Actor) -> Change[Member]:
     """Let the next sign-in with a member's verified address bind the member again. The present identity loses access.
 
     It is for a new sign-in provider or user pool, in which everybody has a new identity. Nothing changes for a member
     who has not joined. Raises LookupError for an unknown member.
     """
-
-    def attempt() -> Member:
-        row = _find(project_id, _hash(email.strip()))
-        if "person" not in row:
-            return _of_row(row)
-        same_person = table.equals("person", row["person"])
-        unbound = table.Update(row["pk"], row["sk"], set={"person": None, "joined_at": None}, condition=same_person)
-        writes: Sequence[table.Write] = [
-            unbound,
-            table.Delete(_pk_of_person(row["person"]), _number(project_id)),
-            table.Put(_invitation(project_id, row["email"])),
-            audit.entry(project_id, actor, "member.rebound", row["email"]),
-        ]
-        table.write(writes)
-        return _of_row({**row, "joined_at": None})
-
-    return transactions.retry_on_conflict(attempt)
+    row = _find(project_id, _hash(email.strip()))
+    if "person" not in row:
+        return Change(_of_row(row))
+    same_person = table.equals("person", row["person"])
+    unbound = table.Update(row["pk"], row["sk"], set={"person": None, "joined_at": None}, condition=same_person)
+    writes: Sequence[table.Write] = [
+        unbound,
+        table.Delete(_pk_of_person(row["person"]), _number(project_id)),
+        table.Put(_invitation(project_id, row["email"])),
+        audit.entry(project_id, actor, "member.rebound", row["email"]),
+    ]
+    return Change(_of_row({**row, "joined_at": None}), writes)
 
 
 def find(project_id: int, id: str) -> Member:

@@ -249,7 +249,7 @@ class Person:
 
 def _invite(project: int, who: str, role: str, host: Host) -> None:
     members, audit = host.module("shared.admin.members"), host.module("shared.admin.audit")
-    members.add(project, who, role, audit.operator())
+    host.commit(lambda: members.add(project, who, role, audit.operator()), "operator")
     members.join(_identity(host, who).person, who, audit.operator())
 
 

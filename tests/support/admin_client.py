@@ -14,6 +14,7 @@ from typing import Any
 
 from shared.admin import audit, members, sign_in_sessions
 from shared.admin.members import Identity
+from shared.store import transactions
 from tests.support import privileges, receivers
 from tests.support.stage import Project, Stage
 from tests.support.wire import wire
@@ -166,11 +167,17 @@ def as_test() -> Iterator[audit.Actor]:
         yield audit.operator()
 
 
+def add_member(project: int, email: str, role: str) -> None:
+    """Add a member, who has not joined."""
+    with as_test() as operator:
+        transactions.commit(lambda: members.add(project, email, role, operator))
+
+
 def signed_in(stage: Stage, email: str, roles: Mapping[int, str] | None = None) -> Browser:
     """The browser of a person who has these roles, by project, and a session."""
     with as_test() as operator:
         for project, role in (roles or {}).items():
-            members.add(project, email, role, operator)
+            add_member(project, email, role)
         members.join(identity(email).person, email, operator)
         return Browser(stage, {SESSION: sign_in_sessions.begin(identity(email))})
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared.admin import members
 from tests.support import receivers
-from tests.support.admin_client import STAFF, Story, Whole, as_test, keys_of
+from tests.support.admin_client import STAFF, Story, Whole, add_member, as_test, keys_of
 from tests.support.deliveries import new_event
 from tests.support.project_of_pages import WHEN
 from tests.support.resources import create_resource
@@ -18,8 +18,7 @@ from tests.support.stage import Stage
 @pytest.fixture
 def story(stage: Stage) -> Iterator[Story]:
     project = stage.project("Blue Clinic")
-    with as_test() as operator:
-        members.add(project.id, STAFF, members.MEMBER, operator)
+    add_member(project.id, STAFF, members.MEMBER)
     # A 400 is not retried: the delivery has failed at once. Everything after it is taken.
     with receivers.Receiver(receivers.answer(400, b"<b>no</b>"), receivers.answer(200)) as receiver:
         assert stage.call("POST", "/v1/webhook_endpoints", {"url": receiver.url}).status == 201

@@ -20,7 +20,7 @@ from infra.stack_names import (
 )
 from shared.admin import audit, members
 from shared.aws import services
-from tests.support.admin_client import as_test
+from tests.support.admin_client import add_member, as_test
 from tests.support.canned_aws import answer_always, endpoint, response
 from tests.support.receivers import Request
 from tests.support.stage import Stage
@@ -75,7 +75,7 @@ def test_all_members_of_a_project_are_bound_anew_and_get_users_in_a_new_pool(
     of_old_pool = members.Identity("https://old-pool.example.com", "subject", bound)
     with as_test() as operator:
         for email in (bound, waits):
-            members.add(project, email, members.OWNER, operator)
+            add_member(project, email, members.OWNER)
         members.join(of_old_pool.person, bound, operator)
         make_stack("moved", pool)
         assert main(["--stage", "moved", "members", "rebind", str(project)]) == 0
@@ -102,7 +102,7 @@ def test_the_operator_sends_an_invitation_again_and_resets_a_second_factor(
         return response(body={})
 
     with as_test(), endpoint(answer_always(answer)) as server:
-        members.add(project, "helped@example.com", members.VIEWER, audit.operator())
+        add_member(project, "helped@example.com", members.VIEWER)
         make_stack("helpful", "eu-central-1_Pool")
         monkeypatch.setenv("AWS_ENDPOINT_URL_COGNITO_IDENTITY_PROVIDER", server.url.removesuffix("/hook"))
         services.cognito.cache_clear()
@@ -128,7 +128,7 @@ def test_a_stage_without_a_user_pool_has_nobody_to_help(
 ) -> None:
     project = stage.project().id
     with as_test():
-        members.add(project, "helped@example.com", members.VIEWER, audit.operator())
+        add_member(project, "helped@example.com", members.VIEWER)
         make_stack(f"alone-{command}")
         assert main(["--stage", f"alone-{command}", "members", command, str(project), "helped@example.com"]) == 1
     assert "its own provider" in capsys.readouterr().err

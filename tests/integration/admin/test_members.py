@@ -12,7 +12,8 @@ import pytest
 
 from shared.admin import audit, members
 from shared.aws import services
-from tests.support.admin_client import STAFF, Browser, Shown, Story, as_test, signed_in
+from shared.store import transactions
+from tests.support.admin_client import STAFF, Browser, Shown, Story, add_member, as_test, signed_in
 from tests.support.canned_aws import answer_always, endpoint, response
 from tests.support.concurrency import just_before
 from tests.support.receivers import Request
@@ -120,16 +121,12 @@ def test_two_owners_who_remove_each_other_at_once_leave_one(stage: Stage, story:
     signed_in(stage, "other@example.com", {story.project.id: members.OWNER})
     first, second = id_of(story, OWNER), id_of(story, "other@example.com")
 
-    def removes_the_other() -> None:
+    def remove(id: str) -> None:
         with as_test() as operator:
-            members.remove_by_id(story.project.id, second, operator)
+            transactions.commit(lambda: members.remove_by_id(story.project.id, id, operator))
 
-    with (
-        as_test() as operator,
-        just_before("TransactWriteItems", removes_the_other),
-        pytest.raises(members.LastOwner),
-    ):
-        members.remove_by_id(story.project.id, first, operator)
+    with just_before("TransactWriteItems", lambda: remove(second)), pytest.raises(members.LastOwner):
+        remove(first)
     assert [email for email, role in people(story).items() if role == "owner"] == [OWNER]
 
 
@@ -180,8 +177,7 @@ REFUSALS = {SIGNED_IN: "UnsupportedUserStateException", DELETED: "UserNotFoundEx
 def colleague(story: Story) -> str:
     """The address of a new member who is in no other test's project."""
     email = f"{uuid.uuid4().hex}@example.com"
-    with as_test() as operator:
-        members.add(story.project.id, email, members.MEMBER, operator)
+    add_member(story.project.id, email, members.MEMBER)
     return email
 
 
@@ -204,8 +200,7 @@ def test_an_invitation_is_sent_again_and_the_trail_says_so(
 def test_who_has_a_password_already_is_not_invited_again(
     story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    with as_test() as operator:
-        members.add(story.project.id, SIGNED_IN, members.VIEWER, operator)
+    add_member(story.project.id, SIGNED_IN, members.VIEWER)
     refused = send(owner, story, SIGNED_IN, "invite")
     assert refused.status == 409
     assert "on the sign-in page" in refused.text
@@ -214,8 +209,7 @@ def test_who_has_a_password_already_is_not_invited_again(
 def test_a_user_who_was_deleted_in_the_pool_is_invited_anew(
     story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with as_test() as operator:
-        members.add(story.project.id, DELETED, members.VIEWER, operator)
+    add_member(story.project.id, DELETED, members.VIEWER)
     send(owner, story, DELETED, "invite")
     assert [(operation, "MessageAction" in asked) for operation, asked in pool] == [
         ("AdminCreateUser", True),
@@ -250,8 +244,7 @@ def test_an_owner_cannot_weaken_the_sign_in_of_a_person_of_another_project(
     if joined:
         signed_in(stage, colleague, {others: members.OWNER})
     else:
-        with as_test() as operator:
-            members.add(others, colleague, members.OWNER, operator)
+        add_member(others, colleague, members.OWNER)
     refused = send(owner, story, colleague, "reset")
     assert refused.status == 409
     assert "operator" in refused.text

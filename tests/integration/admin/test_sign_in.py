@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from infra.local.database import free_port
 from shared.admin import audit, members, oidc, sign_in
 from shared.core import clock
+from shared.store import transactions
 from tests.integration.admin import oidc_provider
 from tests.integration.admin.oidc_provider import CONFIDENTIAL, PUBLIC, SECRET, Person, new_key, sign_token
-from tests.support.admin_client import HERE, SESSION, Browser, Shown, as_test, identity
+from tests.support.admin_client import HERE, SESSION, Browser, Shown, add_member, as_test, identity
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
 
@@ -85,8 +86,7 @@ def test_a_member_signs_in_and_is_bound_to_the_identity(
 ) -> None:
     browser = browser_with_provider(stage, issuer, client, monkeypatch)
     project = stage.project("Blue Clinic").id
-    with as_test() as operator:
-        members.add(project, "Ada@Example.com", members.VIEWER, operator)
+    add_member(project, "Ada@Example.com", members.VIEWER)
     path = f"/admin/projects/{project}/live/customers?phone=%2B15005550006&email=a%40b.example"
     asked = browser.get(path)
     assert asked.location == f"/admin/sign-in?return_to={urllib.parse.quote(path, safe='')}"
@@ -130,8 +130,7 @@ def test_somebody_who_is_no_member_signs_in_and_sees_no_project(browser: Browser
 
 
 def test_an_address_that_the_provider_has_not_verified_signs_nobody_in(stage: Stage, browser: Browser) -> None:
-    with as_test() as operator:
-        members.add(stage.project().id, "unverified@example.com", members.OWNER, operator)
+    add_member(stage.project().id, "unverified@example.com", members.OWNER)
     refused = sign_in_as(browser, "unverified@example.com")
     assert refused.status == 403
     assert SESSION not in browser.cookies
@@ -333,8 +332,8 @@ def test_a_provider_that_does_not_respond_does_not_keep_anybody_from_signing_out
 
 def test_a_link_signs_in_once_and_only_on_the_local_runner(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     project = stage.project().id
-    with as_test() as operator:
-        members.add(project, ADA, members.OWNER, operator)
+    add_member(project, ADA, members.OWNER)
+    with as_test():
         links = [f"/admin/sign-in/link?token={sign_in.new_link(ADA)}" for _ in range(2)]
     deployed = Browser(stage)
     assert deployed.get(links[0]).status == 404
@@ -385,17 +384,17 @@ def test_a_sign_in_begins_a_new_session_and_ends_the_earlier_one(stage: Stage, m
 
 def test_adding_and_removing_members(stage: Stage) -> None:
     project, grace = stage.project().id, "brought-back@example.com"
+    add_member(project, grace, members.MEMBER)
+    with pytest.raises(ValueError, match="already"):
+        add_member(project, grace.upper(), members.OWNER)
+    with pytest.raises(LookupError):
+        add_member(999_999_999, grace, members.OWNER)
     with as_test() as operator:
-        members.add(project, grace, members.MEMBER, operator)
-        with pytest.raises(ValueError, match="already"):
-            members.add(project, grace.upper(), members.OWNER, audit.operator())
-        with pytest.raises(LookupError):
-            members.add(999_999_999, grace, members.OWNER, audit.operator())
         assert members.is_invited(grace.upper())
-        members.remove(project, grace, audit.operator())
+        transactions.commit(lambda: members.remove(project, grace, operator))
         assert not members.is_invited(grace)
         with pytest.raises(LookupError):
-            members.remove(project, grace, audit.operator())
+            members.remove(project, grace, operator)
         members.join(identity(grace).person, grace, operator)
         assert members.person(identity(grace).person).memberships == ()
         assert [entry.action for entry in audit.page(project)[0]] == ["member.removed", "member.added"]
