@@ -88,7 +88,7 @@ def save_opted_out(scope: Scope, record: CustomerRecord, doc: Customer, in_call:
     if sessions.is_waiting(call):
         end = endings.end_writes(scope, call, OPTED_OUT, frees_customer=False)
         return Change(doc, [*CUSTOMERS.replace_writes(scope, record, doc, {"active_session": None}, same_call), *end])
-    writes = [*CUSTOMERS.replace_writes(scope, record, doc, condition=same_call), _opted_out_write(scope, call)]
+    writes = [*CUSTOMERS.replace_writes(scope, record, doc, condition=same_call), *_opted_out_writes(scope, call)]
     return Change(doc, writes, partial(_wake, scope, id))
 
 
@@ -137,15 +137,20 @@ def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -
     goes_elsewhere = sessions.is_starting(call) and call.doc["to"] != phone
     if sessions.is_waiting(call):
         table.write(endings.end_writes(scope, call, OPTED_OUT))
-    elif call.doc["call_status"] not in ENDED and not goes_elsewhere:
-        table.write([_opted_out_write(scope, call)])
+    elif not goes_elsewhere and (writes := _opted_out_writes(scope, call)):
+        table.write(writes)
         _wake(scope, call.doc["id"])
 
 
-def _opted_out_write(scope: Scope, call: SessionRecord) -> table.Update:
-    """The write that lets the next step of a call that was started end it, and makes the step due now."""
+def _opted_out_writes(scope: Scope, call: SessionRecord) -> list[table.Update]:
+    """The write that lets the next step of a call that was started end it, and makes the step due now.
+
+    None if the call has ended meanwhile.
+    """
+    if call.doc["call_status"] in ENDED:
+        return []
     due = tasks.due_attributes(call.doc["id"], clock.now())
-    return sessions.change_write(scope, call, {}, {**due, "opted_out": True})
+    return [sessions.change_write(scope, call, {}, {**due, "opted_out": True})]
 
 
 def _wake(scope: Scope, session_id: str) -> None:
