@@ -75,7 +75,6 @@ def _phone(text: str) -> str:
 @command("consents revoke", PROJECT, Argument("phone", type=_phone), MODE)
 def _revoke_consent(run: Run, project: int, phone: str, mode: str) -> None:
     scope = Scope(project, mode == "live")
-    projects.find(project)
     before = consents.find(scope, phone)
     # Without the phone, which is personal data. Written first: nothing is revoked without an entry.
     entry = audit.entry(project, audit.operator(), "consent.revoked", str(project), livemode=scope.livemode)

@@ -112,7 +112,7 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Change[Member]:
         "added_at": now,
     }
     known = table.Refusal(lambda _: ValueError(f"{email} is a member of project {project_id} already"))
-    invitation = table.Put(_invitation(project_id, email))
+    invitation = table.Put(_invitation(project_id, email), refusal=known)
     entry = audit.entry(project_id, actor, "member.added", email, after={"role": role})
     return Change(_of_row(row), [table.Put(row, refusal=known), invitation, entry])
 

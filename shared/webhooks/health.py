@@ -116,13 +116,13 @@ def _mark_or_disable(
         return Change(None)
     write = attributes_write(scope, endpoint, **attributes)
     if attributes.keys() & {"failing_since", "noticed"}:
-        write = _update_write(write, endpoint)
+        write = _as_read_write(write, endpoint)
     if notice is None:
         return Change(None, [write])
     return Change(None, [write], after_commit=lambda: send_notice(scope, endpoint, notice))
 
 
-def _update_write(write: table.Update, endpoint: EndpointSnapshot) -> table.Update:
+def _as_read_write(write: table.Update, endpoint: EndpointSnapshot) -> table.Update:
     """The write, on condition that no concurrent attempt has changed whether the endpoint is failing.
 
     Therefore one attempt gives each notice, and `noticed` exists only together with `failing_since`.
