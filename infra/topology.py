@@ -15,7 +15,7 @@ from shared.core.event_types import STREAM_KINDS
 from shared.core.limits import TURNS_PER_PROJECT
 
 ENTRY_POINT = "functions.entry.handler"
-"""The handler that Lambda calls, in every function."""
+"""The handler that Lambda calls, in every function: it calls that of the function's module."""
 DUE_SHARDS = 8
 """The partitions of the index `by_due`, unless a stage sets another number."""
 
@@ -185,8 +185,7 @@ class Function:
     """One Lambda function: its size, what starts it, and what it may use."""
 
     name: str
-    handler: str
-    """Its module, and the name in it. Lambda loads it through the `ENTRY_POINT`."""
+    """Also that of its module in `functions`, which has its `handler`."""
     memory: int = 512
     """In MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of a CPU,
     and so shortens cold starts."""
@@ -250,6 +249,11 @@ class Function:
             return source.concurrency
         others = sum(each.concurrency for each in self.queues[1:])
         return min(reserved - others, MAXIMUM_CONCURRENCY)
+
+    @property
+    def module(self) -> str:
+        """The module that has its `handler`."""
+        return f"functions.{self.name}"
 
     @property
     def grants(self) -> tuple[Grant, ...]:
@@ -376,16 +380,14 @@ DELETE = ("dynamodb:DeleteItem",)
 CHECK = ("dynamodb:ConditionCheckItem",)
 
 FUNCTIONS = (
-    Function("ping", "functions.ping.handler", routes=("/v1/ping",), table=UPDATE),
+    Function("ping", routes=("/v1/ping",), table=UPDATE),
     Function(
         "agent_settings",
-        "functions.agent_settings.handler",
         routes=("/v1/agent_settings",),
         table=("dynamodb:GetItem", "dynamodb:BatchGetItem", *UPDATE, *WRITE),
     ),
     Function(
         "customers",
-        "functions.customers.handler",
         routes=("/v1/customers", "/v1/customers/{id}", "/v1/customers/{id}/{proxy+}"),
         table=UPDATE + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
@@ -393,14 +395,12 @@ FUNCTIONS = (
     ),
     Function(
         "appointments",
-        "functions.appointments.handler",
         routes=("/v1/appointments", "/v1/appointments/{proxy+}"),
         table=UPDATE + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
     ),
     Function(
         "conversations",
-        "functions.conversations.handler",
         routes=(
             "/v1/conversations",
             "/v1/conversations/{id}",
@@ -412,7 +412,6 @@ FUNCTIONS = (
     ),
     Function(
         "messages",
-        "functions.messages.handler",
         routes=("/v1/messages",),
         posts=("/v1/messages", "/v1/conversations/{id}/messages"),
         table=UPDATE + READ + WRITE + CHECK + DELETE,
@@ -424,7 +423,6 @@ FUNCTIONS = (
     # for consent.
     Function(
         "sessions",
-        "functions.sessions.handler",
         routes=("/v1/sessions", "/v1/sessions/{proxy+}", "/v1/customers/{id}/call"),
         table=UPDATE + READ + WRITE,
         indexes=QUERY,
@@ -434,7 +432,6 @@ FUNCTIONS = (
     ),
     Function(
         "webhook_endpoints",
-        "functions.webhook_endpoints.handler",
         routes=("/v1/webhook_endpoints", "/v1/webhook_endpoints/{proxy+}"),
         table=(*UPDATE, "dynamodb:GetItem", *QUERY, *WRITE, *CHECK, *DELETE),
         sends=("retries",),
@@ -442,7 +439,6 @@ FUNCTIONS = (
     ),
     Function(
         "events",
-        "functions.events.handler",
         routes=("/v1/events", "/v1/events/{proxy+}"),
         table=UPDATE + READ + WRITE + CHECK,
         indexes=QUERY,
@@ -450,7 +446,6 @@ FUNCTIONS = (
     ),
     Function(
         "admin",
-        "functions.admin.handler",
         routes=("/admin", "/admin/{proxy+}"),
         table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
         indexes=QUERY,
@@ -461,12 +456,9 @@ FUNCTIONS = (
         sign_in=True,
     ),
     # `/v1` must be listed: API Gateway creates it as a parent resource, so `/{proxy+}` does not match it.
-    Function(
-        "fallback", "functions.fallback.handler", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}"), documents=True
-    ),
+    Function("fallback", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}"), documents=True),
     Function(
         "fan_out",
-        "functions.fan_out.handler",
         timeout_s=60,
         table=("dynamodb:GetItem", *QUERY, *WRITE),
         sends=("deliveries", "slow_deliveries", "hanging_deliveries"),
@@ -474,7 +466,6 @@ FUNCTIONS = (
     ),
     Function(
         "deliver",
-        "functions.deliver.handler",
         timeout_s=40,
         table=("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem", *CHECK),
         sends=("retries", "slow_deliveries", "hanging_deliveries", "manual_deliveries"),
@@ -492,7 +483,6 @@ FUNCTIONS = (
     ),
     Function(
         "replay",
-        "functions.replay.handler",
         timeout_s=60,
         table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK),
         indexes=QUERY,
@@ -501,7 +491,6 @@ FUNCTIONS = (
     ),
     Function(
         "turn",
-        "functions.turn.handler",
         timeout_s=70,
         table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
         indexes=QUERY,
@@ -511,7 +500,6 @@ FUNCTIONS = (
     ),
     Function(
         "dial",
-        "functions.dial.handler",
         timeout_s=60,
         table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK, *DELETE),
         indexes=QUERY,
@@ -522,7 +510,6 @@ FUNCTIONS = (
     ),
     Function(
         "consent",
-        "functions.consent.handler",
         timeout_s=40,
         table=("dynamodb:GetItem", "dynamodb:BatchGetItem", *QUERY, "dynamodb:UpdateItem", *WRITE),
         sends=("consents", "dials"),
@@ -532,7 +519,6 @@ FUNCTIONS = (
     ),
     Function(
         "call_events",
-        "functions.call_events.handler",
         timeout_s=40,
         table=("dynamodb:GetItem", "dynamodb:UpdateItem", *WRITE),
         sends=("dials",),
@@ -542,7 +528,6 @@ FUNCTIONS = (
     ),
     Function(
         "voice_turn",
-        "functions.voice_turn.handler",
         table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE, *CHECK),
         indexes=QUERY,
         sends=("dials",),
@@ -551,7 +536,6 @@ FUNCTIONS = (
     ),
     Function(
         "sweep",
-        "functions.sweep.handler",
         # A whole core, because CPU time limits the rows per second.
         memory=1769,
         # It works for 50 s. Each call has up to 40 s to end.
@@ -562,11 +546,10 @@ FUNCTIONS = (
         every_s=60,
     ),
     # Stores the API requests of the last day, from their log lines.
-    Function("request_log", "functions.request_log.handler", table=WRITE, reads_logs=True),
+    Function("request_log", table=WRITE, reads_logs=True),
     # Tests the stage as a client: calls its API with a key of its own, and has a webhook sent to `canary_receiver`.
     Function(
         "canary",
-        "functions.canary.handler",
         timeout_s=60,
         table=(
             "dynamodb:BatchGetItem",
@@ -582,7 +565,6 @@ FUNCTIONS = (
     ),
     Function(
         "canary_receiver",
-        "functions.canary_receiver.handler",
         routes=("/canary", "/canary/{proxy+}"),
         table=("dynamodb:GetItem", "dynamodb:UpdateItem"),
     ),

@@ -82,9 +82,8 @@ def threads(name: str, count: int) -> ThreadPoolExecutor:
 
 
 def _load(function: Function) -> Callable[[Event, Context], Any]:
-    module, _, name = function.handler.rpartition(".")
     try:
-        handler: Callable[[Event, Context], Any] = getattr(importlib.import_module(module), name)
+        handler: Callable[[Event, Context], Any] = importlib.import_module(function.module).handler
     except (ImportError, AttributeError) as error:
-        raise StartError(f"the handler {function.handler} of function {function.name} is missing: {error}") from error
+        raise StartError(f"the handler of the function {function.name} is missing: {error}") from error
     return handler

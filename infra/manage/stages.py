@@ -75,8 +75,7 @@ class LocalStage:
             os.environ[f"QUEUE_{name.upper()}"] = url
         os.environ.setdefault("SERVICE_NAME", "fan_out")
         (function,) = (function for function in topology.FUNCTIONS if function.stream)
-        module, _, handler = function.handler.rpartition(".")
-        return getattr(importlib.import_module(module), handler)(event, None)
+        return importlib.import_module(function.module).handler(event, None)
 
     def invite(self, email: str) -> str:
         """Say how a new member signs in."""

@@ -75,7 +75,7 @@ def receiver() -> Iterator[Receiver]:
 def test_the_bundle_is_compiled_and_its_native_code_is_for_this_machine_and_python(bundle: Bundle) -> None:
     assert bundle.compiled
     for function in topology.FUNCTIONS:
-        path = bundle.folder.joinpath(*function.handler.split(".")[:-1])
+        path = bundle.folder.joinpath(*function.module.split("."))
         folder, module = (path, "__init__") if path.is_dir() else (path.parent, path.name)
         assert (folder / "__pycache__" / f"{module}.cpython-313.pyc").is_file()
     libraries = [*bundle.folder.rglob("*.so*")]

@@ -112,7 +112,7 @@ def test_every_described_path_reaches_the_function_that_serves_it(api_document: 
     for method, path, _ in operations(api_document):
         match = routes.match(method, path.replace("{", "").replace("}", ""))
         assert match is not None
-        served = importlib.import_module(match.function.handler.rpartition(".")[0]).app.routes
+        served = importlib.import_module(match.function.module).app.routes
         assert any(route.path == path and method in route.operations for route in served), f"{method} {path}"
 
 

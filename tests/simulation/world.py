@@ -876,7 +876,7 @@ _NOBODY = Group("aws")
 
 def _module(function: str) -> str:
     """The module of a function's handler."""
-    return FUNCTIONS[function].handler.rpartition(".")[0]
+    return FUNCTIONS[function].module
 
 
 def _error(refused: Refused) -> tuple[int, dict[str, Any]]:

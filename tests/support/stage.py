@@ -77,8 +77,7 @@ class Stage:
         self._sqs = boto3.client("sqs")
         self._iterators: dict[str, str | None] = {}
         self._handlers = {
-            function.name: importlib.import_module(function.handler.rpartition(".")[0]).handler
-            for function in topology.FUNCTIONS
+            function.name: importlib.import_module(function.module).handler for function in topology.FUNCTIONS
         }
         self._key: str | None = None
         # Tests may create projects of their own, whose numbers follow the last one. With long numbers rows are larger:

@@ -46,9 +46,8 @@ def test_the_entry_point_is_the_functions_handler_and_loads_no_package_that_only
     code = f"""
 import json, sys
 from functions.entry import handler
-own, _, attribute = {function.handler!r}.rpartition(".")
 from shared.aws import services
-same = handler.__wrapped__ is getattr(sys.modules[own], attribute)
+same = handler.__wrapped__ is sys.modules[{function.module!r}].handler
 unwanted = [each for each in {UNWANTED!r} if each in sys.modules]
 print(json.dumps([same, services.dynamodb.cache_info().currsize, unwanted]))
 """
@@ -111,8 +110,3 @@ print(json.dumps([json.loads(line) for line in printed.getvalue().splitlines()])
     assert [(line["version"], line["service"], line["FailedInvocations"]) for line in lines] == (
         [("7", "ping", [1.0])] if counted else []
     )
-
-
-def test_every_function_of_the_topology_has_the_module_of_its_name() -> None:
-    for function in topology.FUNCTIONS:
-        assert function.handler == f"functions.{function.name}.handler"

@@ -16,7 +16,7 @@ ONLY_DOCS = ("shared.docs",)
 
 @pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
 def test_only_the_admin_pages_load_what_they_alone_need(function: topology.Function) -> None:
-    module = function.handler.rpartition(".")[0]
+    module = function.module
     code = f"import sys, {module}; print(*(name for name in {ONLY_ADMIN + ONLY_DOCS!r} if name in sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert found == ([*ONLY_ADMIN] if function.name == "admin" else [])

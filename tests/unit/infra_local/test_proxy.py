@@ -10,7 +10,7 @@ from infra.local import proxy
 from infra.local.routes import Match
 from infra.topology import Function
 
-MATCH = Match(Function("things", ""), "/v1/{proxy+}", {"proxy": "things/a%2Fb"})
+MATCH = Match(Function("things"), "/v1/{proxy+}", {"proxy": "things/a%2Fb"})
 
 
 def event(**given: Any) -> proxy.Event:

@@ -15,7 +15,7 @@ from infra.topology import Function, QueueSource
 from tests.support.clocks import Clock
 
 PATIENCE = 10
-FUNCTION = Function("worker", "")
+FUNCTION = Function("worker")
 
 kept: list[Poller] = []
 """The event loops of their threads live as long as this process."""

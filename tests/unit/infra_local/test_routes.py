@@ -7,12 +7,12 @@ from infra.topology import FUNCTIONS, Function
 
 ROUTES = Routes(
     [
-        Function("everything", "", routes=("/", "/{proxy+}")),
-        Function("below", "", routes=("/v1/things", "/v1/things/{proxy+}")),
-        Function("one", "", routes=("/v1/things/{id}",)),
-        Function("special", "", routes=("/v1/things/special",)),
-        Function("part", "", routes=("/v1/things/{id}/parts/{part}",)),
-        Function("poster", "", routes=("/v1/posts",), posts=("/v1/posts", "/v1/things/special")),
+        Function("everything", routes=("/", "/{proxy+}")),
+        Function("below", routes=("/v1/things", "/v1/things/{proxy+}")),
+        Function("one", routes=("/v1/things/{id}",)),
+        Function("special", routes=("/v1/things/special",)),
+        Function("part", routes=("/v1/things/{id}/parts/{part}",)),
+        Function("poster", routes=("/v1/posts",), posts=("/v1/posts", "/v1/things/special")),
     ]
 )
 
@@ -40,7 +40,7 @@ def test_the_most_specific_route_wins(path: str, function: str, parameters: dict
 
 
 def test_a_path_without_route_has_no_function() -> None:
-    assert Routes([Function("one", "", routes=("/v1/one",))]).match("GET", "/v1/two") is None
+    assert Routes([Function("one", routes=("/v1/one",))]).match("GET", "/v1/two") is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_method_of_its_own_comes_before_any_method(method: str, path: str, fun
 
 
 def test_a_method_that_a_resource_lacks_goes_to_no_other_resource() -> None:
-    routes = Routes([Function("all", "", routes=("/{proxy+}",)), Function("one", "", posts=("/v1",))])
+    routes = Routes([Function("all", routes=("/{proxy+}",)), Function("one", posts=("/v1",))])
     assert routes.match("GET", "/v1") is None
 
 

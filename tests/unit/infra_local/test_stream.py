@@ -20,7 +20,7 @@ from shared.aws.client import AwsError
 from tests.support.client import wait_for
 
 ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/t/stream/1"
-FUNCTION = Function("fan_out", "")
+FUNCTION = Function("fan_out")
 
 
 class Stream:
