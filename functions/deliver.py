@@ -244,7 +244,7 @@ def _read_endpoint(delivery: ClaimedDelivery) -> EndpointSnapshot | None:
 
 @dataclass(frozen=True)
 class Timer:
-    """The timer of a retry, which is due at `at`: `wait_s` seconds before scaling after the attempt."""
+    """The timer of a retry, which is due at `at`: `wait_s` unscaled seconds after the attempt."""
 
     at: clock.Instant
     wait_s: int

@@ -54,8 +54,7 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response[AnsweredMe
     """Send a message to a thread.
 
     Sends the message to the active conversation with this `external_conversation_id`, and creates the conversation if
-    none is active. Otherwise this is the same as a message to a conversation by its id (promises
-    8).
+    none is active. Otherwise this is the same as a message to a conversation by its id (promises 8).
     """
     seconds_left = _seconds_left(request)
     sent = request.commit_before_body(

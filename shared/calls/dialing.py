@@ -33,10 +33,10 @@ from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 
 DIALS_AFTER_S = 1
-"""Seconds before scaling, after which a simulated call is dialed (promises 10). One whose consent was just given is
+"""Unscaled seconds after which a simulated call is dialed (promises 10). One whose consent was just given is
 dialed at once."""
 PUT_OFF_S = 5
-"""Seconds before scaling, after which a call that the limit of calls at once does not allow is tried again."""
+"""Unscaled seconds after which a call that the limit of calls at once does not allow is tried again."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from shared.tasks import tasks
 
 ANSWERED_AFTER_S = 1
 ENDED_AFTER_S = 2
-"""Seconds before scaling, after the call was dialed."""
+"""Unscaled seconds after the call was dialed."""
 SPEAKING = "Yes, speaking."
 """What the scripted customer says when the agent asks for them."""
 REPLY_S = 10.0

@@ -45,7 +45,7 @@ from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.events import EVENTS
 
 SETTLES_S = 400
-"""Seconds before scaling, after which nothing is written any more by a function that began before the data was stopped.
+"""Unscaled seconds after which nothing is written any more by a function that began before the data was stopped.
 It is longer than the longest timeout of a function and the five minutes for which AWS accepts a signed request."""
 CALL_TAKES_MS = 10 * clock.SECOND
 """When to try again while a call is under way."""

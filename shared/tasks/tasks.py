@@ -25,13 +25,13 @@ from shared.store.keys import due, due_shard
 
 MIN_INTERVAL_S = 60
 MAX_INTERVAL_S = 3600
-"""Seconds before scaling, between two wake-ups of an overdue row. The interval doubles from the first to the second."""
+"""Unscaled seconds between two wake-ups of an overdue row. The interval doubles from the first to the second."""
 SWEEP_GRACE_S = 30
-"""Seconds before scaling, after `due_at` from which `sweep` sends another wake-up."""
+"""Unscaled seconds after `due_at` from which `sweep` sends another wake-up."""
 MIN_GRACE_MS = 2 * clock.SECOND
 """The shortest grace period: a wake-up needs this time to arrive, whatever `SPEED` is."""
 SWEEP_AHEAD_S = 75
-"""Seconds before scaling, before a step that is due much later, from which `sweep`, which runs each minute before
+"""Unscaled seconds before a step that is due much later, from which `sweep`, which runs each minute before
 scaling, sends a delayed wake-up."""
 EARLY_MS = clock.SECOND
 """How early a wake-up may arrive, because queues delay by whole seconds."""
@@ -99,7 +99,7 @@ class NotDue:
 def due_attributes(sk: str, at: clock.Instant, grace_s: int = SWEEP_GRACE_S) -> dict[str, table.Value | None]:
     """The attributes of a row whose next step is due at the instant `at`. `sk` determines the shard of the index.
 
-    `grace_s` is the time after `at`, in seconds before scaling, at which `sweep` sends another wake-up.
+    `grace_s` is the time after `at`, in unscaled seconds, at which `sweep` sends another wake-up.
     """
     return {"due_at": at, **sweep_attributes(sk, at + max(clock.scaled_ms(grace_s), MIN_GRACE_MS))}
 

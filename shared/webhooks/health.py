@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from shared.webhooks.http_client import AttemptOutcome
 
 FAILING_LIMIT_S = 5 * 24 * 3600
-"""Seconds before scaling, for which every attempt must have failed before an endpoint is disabled."""
+"""Unscaled seconds for which every attempt must have failed before an endpoint is disabled."""
 NOTICE_AFTER_S = 10 * 60
-"""Seconds before scaling, for which every attempt must have failed before a notice says so.
+"""Unscaled seconds for which every attempt must have failed before a notice says so.
 
 If an endpoint is disabled so soon after a person has created or changed it, the notice is a line of the log only: that
 person sees it, and a client that enables it again and again does not flood the operators.

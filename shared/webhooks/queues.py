@@ -40,7 +40,7 @@ MANUAL: Queue = "manual_deliveries"
 PROBE_EVERY_MS = 20 * clock.SECOND
 """The interval in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
 PUT_OFF_RANGE_S = (90, 24 * 3600)
-"""The shortest and the longest time (seconds before scaling) for which a delivery to a hanging endpoint is put off.
+"""The shortest and the longest time (unscaled seconds) for which a delivery to a hanging endpoint is put off.
 Between them, it is put off for twice the time that it is late, like the waits of the retry schedule. The shortest
 leaves `sweep` the time to send the wake-up (`tasks.SWEEP_AHEAD_S`)."""
 BUSY_GROUPS = 32

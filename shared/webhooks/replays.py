@@ -34,9 +34,9 @@ LEASE_MS = 50 * clock.SECOND
 MOST_AT_ONCE = 25
 """The most deliveries that one step retries."""
 LONGEST_WAIT_S = 60
-"""The longest wait, in seconds before scaling, between two steps."""
+"""The longest wait, in unscaled seconds, between two steps."""
 AWAITED_EVERY_S = 2
-"""Seconds before scaling, after which a replay looks again whether the endpoint has got its last delivery."""
+"""Unscaled seconds after which a replay looks again whether the endpoint has got its last delivery."""
 MAX_REFUSALS = 8
 """The consecutive refused attempts after which a replay ends."""
 MOST_COUNTED = 10_000
@@ -131,7 +131,7 @@ class Batch:
 
     @property
     def wait_s(self) -> int:
-        """Seconds before scaling, until the next step."""
+        """Unscaled seconds until the next step."""
         return min(1 << self.refusals, LONGEST_WAIT_S)
 
 
@@ -235,7 +235,7 @@ def step(claim: tasks.Claim[ReplayRow]) -> None:
 
 
 def _continue(claim: tasks.Claim[ReplayRow], wait_s: int, **changes: table.Value | None) -> None:
-    """End the step. The next one is due in `wait_s` seconds before scaling."""
+    """End the step. The next one is due in `wait_s` unscaled seconds."""
     due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled_ms(wait_s))
     tasks.save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 

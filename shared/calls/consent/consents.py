@@ -27,11 +27,11 @@ from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 
 LASTS_S = 7 * clock.DAY // clock.SECOND
-"""Seconds before scaling, after which a request without an answer expires."""
+"""Unscaled seconds after which a request without an answer expires."""
 SILENCE_S = 60
 """The same for a simulated customer who never answers (promises 10)."""
 SIMULATED_ANSWER_S = 5
-"""Seconds before scaling, after which a simulated customer answers."""
+"""Unscaled seconds after which a simulated customer answers."""
 REQUESTS = ((clock.DAY, 1), (7 * clock.DAY, 2))
 """How many requests a phone may get in a period (Meta's limits for call permission requests; promises 7)."""
 SESSIONS_LIMIT = 30

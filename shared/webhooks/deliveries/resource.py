@@ -26,7 +26,7 @@ from shared.webhooks.endpoints.resource import EndpointSnapshot
 from shared.webhooks.events import EVENTS, NewEvent
 
 DELIVERY_GRACE_S = 60
-"""Seconds before scaling, after the due time of an attempt from which `sweep` sends another wake-up."""
+"""Unscaled seconds after the due time of an attempt from which `sweep` sends another wake-up."""
 OVERDUE_MS = 2 * clock.SECOND
 """How long after its time an attempt is usually made at the latest: a state machine waits up to a second
 longer."""
