@@ -165,11 +165,11 @@ class Collection(Generic[D, R]):
         # Functions that change nothing else of a resource may not delete rows, and need not.
         is_found_anew = self.search_rows is not None and self.search_rows.differ(record.doc, doc)
         found_by, search_rows = self._search_changes(scope, doc, record) if is_found_anew else ({}, [])
-        index = self.indexes.attributes(scope, self.kind, doc) | self.indexes.latest_attributes(dict(record.row), doc)
+        latest = self.indexes.latest_attributes(record.row, record.doc, doc)
         update = table.Update(
             scope.pk(self.kind),
             doc["id"],
-            set=changes | index | found_by | dict(internal or {}),
+            set=changes | self.indexes.attributes(scope, self.kind, doc) | latest | found_by | dict(internal or {}),
             condition=table.unchanged(record.version) & condition,
         )
         return update, *search_rows

@@ -54,7 +54,7 @@ class Indexes:
         """The index, and its partition, of the rows of this kind with this value of an indexed field."""
         return f"f{self.fields.index(field) + 1}", scope.index(kind, field, value)
 
-    def latest_time(self, row: table.Row) -> clock.Instant:
+    def latest_time(self, row: Mapping[str, Any]) -> clock.Instant:
         """The latest time that a resource has had within the last hour, as far as its row tells.
 
         Its id continues a list by time from there. So a client that received the resource at any of these times, and
@@ -63,11 +63,13 @@ class Indexes:
         instant = clock.parse(json.loads(row["doc"])[self.time_field])
         return max(instant, row["latest_at"]) if row.get("latest_until", 0) >= clock.now() else instant
 
-    def latest_attributes(self, row: table.Row, doc: Mapping[str, Any]) -> dict[str, table.Value]:
-        """The attributes that `latest_time` reads, if `doc`, which replaces the row's, has another time.
+    def latest_attributes(
+        self, row: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+    ) -> dict[str, table.Value]:
+        """The attributes that `latest_time` reads, if the document `after` has another time than `before`, the row's.
 
         The row keeps one time: after further changes, the latest time counts for the hour of the others too.
         """
-        if self.time_field is None or doc[self.time_field] == json.loads(row["doc"])[self.time_field]:
+        if self.time_field is None or after[self.time_field] == before[self.time_field]:
             return {}
         return {"latest_at": self.latest_time(row), "latest_until": clock.now() + _LATEST_MS}
