@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TextIO
+from typing import BinaryIO
 
 from infra.manage.command import MODE, PROJECT, Argument, Run, command
 from shared.admin import audit, audited
@@ -29,14 +29,14 @@ def _show_settings(run: Run, project: int, mode: str) -> None:
 
 @command(
     "agent set",
-    Argument("--file", type=argparse.FileType(), default="-", help="the patch; - is standard input"),
+    Argument("--file", type=argparse.FileType("rb"), default="-", help="the patch; - is standard input"),
     PROJECT,
     MODE,
     help=f"apply a JSON merge patch; null brings a default back; {ANY_HOUR}",
 )
-def _change_settings(run: Run, project: int, mode: str, file: TextIO) -> None:
+def _change_settings(run: Run, project: int, mode: str, file: BinaryIO) -> None:
     try:
-        patch = fields.validate(AgentSettingsPatch, parse_json(file.read().encode()))
+        patch = fields.validate(AgentSettingsPatch, parse_json(file.read()))
     except ApiError as error:
         raise ValueError(f"{error.param}: {error.message}" if error.param else error.message) from None
     scope = Scope(project, mode == "live")

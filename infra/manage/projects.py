@@ -27,13 +27,19 @@ def _list_projects(run: Run) -> None:
     run.show_all(projects.list_all(), lambda one: {"id": one.id, "created": one.created_at, "name": one.name})
 
 
+def _days(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
+        raise argparse.ArgumentTypeError("must be a number of days from 1 to 99999")
+    return int(text)
+
+
 @command(
     "keys create",
     PROJECT,
     Argument("--mode", choices=("test", "live"), default="test", help="the mode of the key"),
     Argument("--label", default="", help="what the key is for"),
     Argument("--read-only", action="store_true", help="the key may only send GET requests"),
-    Argument("--days", type=int, help="the key expires after this number of days"),
+    Argument("--days", type=_days, help="the key expires after this number of days"),
 )
 def _create_key(run: Run, project: int, mode: str, label: str, read_only: bool, days: int | None) -> None:
     until = clock.now() + days * clock.DAY if days else None

@@ -502,6 +502,9 @@ def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
         (("consents", "revoke", "999", "+15005550020", "--mode", "live"), "there is no project 999"),
         (("consents", "revoke", "1", "+15005550020"), "--mode"),
         (("agent", "set", "1"), "--mode"),
+        (("keys", "create", "1", "--days", "0"), "a number of days from 1 to 99999"),
+        (("keys", "create", "1", "--days", "-5"), "a number of days from 1 to 99999"),
+        (("keys", "create", "1", "--days", "9999999"), "a number of days from 1 to 99999"),
         (("consents", "revoke", "1", "12", "--mode", "live"), "a phone number has the form +15005550006"),
         (("conversations", "resume", "1", "conv_0", "--mode", "test"), "error: No such conversation: 'conv_0'."),
         (("customers", "export", "1", "cust_0", "--mode", "test"), "error: No such customer: 'cust_0'."),
@@ -549,6 +552,10 @@ def test_the_settings_of_the_agent_are_shown_and_changed(runner: Runner, tmp_pat
     patch.write_text('{"opening_hours": [{"days": ["monday"], "from": "17:00", "to": "09:00"}]}')
     refused = runner.manage("agent", "set", *of_project, "--file", str(patch))
     assert "opening_hours[0][to]: The end must be after the beginning." in error_line(refused)
+    patch.write_bytes(b"\xff\xfe")
+    assert "not a valid JSON object in UTF-8" in error_line(
+        runner.manage("agent", "set", *of_project, "--file", str(patch))
+    )
 
 
 def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
